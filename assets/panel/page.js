@@ -1,0 +1,78 @@
+/* What a panel needs of the page it stands in: keys, names for screen readers, and word of what the page can do.
+   Started once per page by the first panel; every panel then calls `adopt`. */
+(function () {
+  const keys = { ArrowLeft: "back", ArrowRight: "step", c: "collective", C: "collective", " ": "play", Home: "start", End: "end" };
+  const own = "input, textarea, select, .noUi-handle, .cm-editor, .jp-RenderedHTMLCommon pre";
+
+  function onKey(event) {
+    const panel = event.target.closest && event.target.closest(".lsp-panel");
+    const action = keys[event.key];
+    if (!panel || !action || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    if (event.target.closest(own)) return;
+    const button = event.target.closest("button");
+    if (button && event.key === " ") return; // a button reached by Tab is pressed by the space bar, as everywhere
+    event.preventDefault();
+    event.stopImmediatePropagation(); // else the notebook would copy the cell on C, or scroll on the space bar
+    const target = panel.querySelector(".lsp-" + action);
+    if (target && !target.disabled) target.click();
+  }
+
+  function onClick(event) {
+    const panel = event.target.closest && event.target.closest(".lsp-panel");
+    if (panel && event.detail > 0 && event.target.closest("button")) panel.focus({ preventScroll: true });
+  }
+
+  function tell(panel) {
+    const ear = panel.querySelector(".lsp-ear input");
+    if (!ear) return;
+    const page = (window.lockstepPage.count += 1);
+    ear.value = JSON.stringify({
+      bokeh: (window.Bokeh && window.Bokeh.version) || "",
+      dark: document.body.dataset.jpThemeLight === "false",
+      message: page,
+    });
+    ear.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+
+  function name(panel) {
+    panel.tabIndex = 0;
+    panel.setAttribute("role", "group");
+    panel.setAttribute("aria-label", panel.querySelector("[data-panel-name]")?.dataset.panelName || "Lockstep panel");
+    for (const handle of panel.querySelectorAll(".noUi-handle")) handle.setAttribute("aria-label", "position in the record");
+    for (const choice of panel.querySelectorAll(".lsp-select select")) choice.setAttribute("aria-label", "variable to show");
+    const words = panel.querySelector(".lsp-words");
+    if (words) words.setAttribute("aria-live", "polite");
+  }
+
+  function showRanks(source) { // long code opens where the ranks are
+    const code = source.querySelector(".ls-code"), top = source.querySelector(".ls-top");
+    if (code && top) code.scrollTop += top.getBoundingClientRect().top - code.getBoundingClientRect().top;
+  }
+
+  function watch(panel) {
+    const source = panel.querySelector(".lsp-source");
+    if (!source) return;
+    showRanks(source);
+    new MutationObserver(() => showRanks(source)).observe(source, { childList: true, subtree: true });
+  }
+
+  function adopt(mark, tries = 0) {
+    const panel = mark.closest(".lsp-panel");
+    if (panel && panel.isConnected && panel.querySelector(".lsp-ear input")) {
+      name(panel);
+      watch(panel);
+      tell(panel);
+    } else if (tries < 200) setTimeout(() => adopt(mark, tries + 1), 25);
+  }
+
+  if (!window.lockstepPage) {
+    window.lockstepPage = { adopt, count: 0, tellAll: () => document.querySelectorAll(".lsp-panel").forEach(tell) };
+    window.addEventListener("keydown", onKey, true);
+    document.addEventListener("click", onClick, true);
+    new MutationObserver(() => window.lockstepPage.tellAll()).observe(document.body, {
+      attributes: true,
+      attributeFilter: ["data-jp-theme-light"],
+    });
+  }
+  return window.lockstepPage;
+})()

@@ -1,0 +1,135 @@
+"""The ranks of one cluster as their agent knows them: forked, told apart from outside, killed by number."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kit.cluster.child import HELD, Birth, Settings, live
+from kit.cluster.devices import Plan
+from kit.cluster.mailbox import Mailbox
+from kit.cluster.preload import preload_used
+from kit.cluster.processes import children, how_it_ended, signal_name
+from kit.probe import blackbox
+
+
+@dataclass(slots=True)
+class Member:
+    rank: int
+    pid: int
+    mailbox: Mailbox
+    alive: bool = True
+    heard: bool = True  # its line is open
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the system reported of one rank: 'lost', 'stopped' or 'continued', and how."""
+
+    member: Member
+    kind: str
+    detail: str
+
+
+class Crew:
+    """All ranks of the current generation."""
+
+    def __init__(self, plan: Plan, settings: Settings) -> None:
+        self.plan = plan
+        self.settings = settings
+        self.generation = settings.first_generation - 1
+        self.members: list[Member] = []
+        self.used: set[str] = set()  # modules that ranks have loaded and the next generation shares
+        self.blackbox: mmap.mmap
+
+    @property
+    def world(self) -> int:
+        return len(self.plan.devices)
+
+    def fork(self, not_theirs: list[int]) -> None:
+        """Forks a new generation of ranks. `not_theirs`: descriptors of the agent that they must not keep."""
+        self.generation += 1
+        self.blackbox = blackbox.create(self.world)
+        self.members = []
+        agent = os.getpid()
+        preload_used(self.used)
+        gc.freeze()  # the collector would otherwise touch, and so copy, every page the ranks share
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for rank in range(self.world):
+            ours, theirs = socket.socketpair()
+            birth = Birth(rank, self.generation, self.plan, self.settings)
+            pid = _fork()
+            if pid == 0:
+                inherited = [
+                    *not_theirs,
+                    ours.fileno(),
+                    *(member.mailbox.fileno() for member in self.members if member.heard),
+                ]
+                _be(birth, theirs, self.blackbox, inherited, agent)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+            theirs.close()
+            self.members.append(Member(rank, pid, Mailbox(ours)))
+
+    def changes(self) -> Iterator[Change]:
+        """What has become of the ranks since the last call, without waiting."""
+        for member in self.members:
+            while member.alive:
+                pid, status = os.waitpid(member.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+                if pid == 0:
+                    break
+                if os.WIFSTOPPED(status):
+                    yield Change(member, "stopped", f"stopped by {signal_name(os.WSTOPSIG(status))}")
+                elif os.WIFCONTINUED(status):
+                    yield Change(member, "continued", "continued by SIGCONT")
+                else:
+                    member.alive = False
+                    yield Change(member, "lost", how_it_ended(status))
+        self._reap_adopted()
+
+    def _reap_adopted(self) -> None:
+        """What a rank started and left behind becomes a child of the agent; once it has ended its entry can go."""
+        ranks = {member.pid for member in self.members if member.alive}
+        for pid in set(children(os.getpid())) - ranks:
+            os.waitpid(pid, os.WNOHANG)
+
+    def kill(self) -> None:
+        """Kills and reaps every rank that is left, then whatever the ranks had started themselves.
+
+        A child keeps its number until it is reaped here, so none is hit by mistake.
+        """
+        while living := children(os.getpid()):
+            for pid in living:
+                os.kill(pid, signal.SIGKILL)
+            for pid in living:
+                os.waitpid(pid, 0)
+        for member in self.members:
+            member.alive = False
+
+
+def _fork() -> int:
+    """As `os.fork`, with the agent's signals held back until each side has its own handlers."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    return os.fork()
+
+
+def _be(birth: Birth, line: socket.socket, page: mmap.mmap, inherited: list[int], agent: int) -> None:
+    """The forked side: never returns into the agent's code."""
+    code = 1
+    try:
+        live(birth, line, page, inherited, agent)
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,106 @@
+"""Judging a recorded run while it hangs, and a rank's death, from what the ranks had issued."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Container, Sequence
+
+from kit.cluster.matching import ANY
+from kit.probe.blackbox import Blackbox
+from kit.trace.compare import disagreement
+from kit.trace.facts import Operation, RankState
+from kit.trace.sentences import line_text, operation_words
+from kit.trace.waits import deadlock
+
+
+class Recorded:
+    """The reports of the ranks of a recorded run: every operation issued, and the one each waits in."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._operations: dict[int, tuple[Operation, ...]] = {}
+        self._waits: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._asked: set[int] = set()  # ranks whose answer is worth waiting for
+        self._patient = True
+
+    def hear(
+        self,
+        rank: int,
+        operations: tuple[Operation, ...],
+        waiting: int | None,
+        answer: bool = True,
+        ended: bool = False,
+    ) -> None:
+        """`answer`: the rank was asked; without that it speaks up by itself, every half second of a wait."""
+        self._patient = answer or waiting is None or self._waits.get(rank) != waiting
+        if not self._patient:
+            self._asked.clear()  # it spoke up for the same wait before: whoever has not answered by now cannot
+        self._asked.discard(rank)
+        self._operations[rank] = operations
+        self._waits.pop(rank, None)
+        if waiting is not None:
+            self._waits[rank] = waiting
+        if ended:
+            self._ended.add(rank)
+
+    def ask(self, able: Container[int]) -> list[int]:
+        """The ranks that could say something new, among those able to; the verdict waits for their answers."""
+        silent = [r for r in range(self._size) if r in able and r not in self._ended and r not in self._waits]
+        if self._patient:
+            self._asked.update(silent)
+        return silent
+
+    def missing(self, rank: int) -> tuple[int, ...]:
+        """Who has not issued their part of what `rank` waits in."""
+        operation = self._operations[rank][self._waits[rank]]
+        if operation.peer == ANY:
+            others = (r for r in operation.ranks if r != rank)
+            return tuple(others) if not self._has_message_for(operation) else ()
+        there = {op.rank for ops in self._operations.values() for op in ops if op.match == operation.match}
+        parts = operation.ranks if operation.peer is None else (operation.rank, operation.peer)
+        return tuple(r for r in parts if r not in there)
+
+    def verdict(self, states: Sequence[RankState]) -> str | None:
+        """Why the ranks that wait can never go on, or None while they may."""
+        if not self._waits or self._asked:
+            return None
+        together: dict[str, list[Operation]] = defaultdict(list)
+        for operations in self._operations.values():
+            for operation in operations:
+                together[operation.match].append(operation)
+        for rank, index in sorted(self._waits.items()):
+            entries = together[self._operations[rank][index].match]
+            sentence = disagreement(sorted(entries, key=lambda op: op.rank)) if len(entries) > 1 else None
+            if sentence is not None:
+                return sentence
+        missing = {r: self.missing(r) for r in self._waits}
+        return deadlock(states, {r: m for r, m in missing.items() if m})
+
+    def _has_message_for(self, receive: Operation) -> bool:
+        taken: Counter[str] = Counter()
+        for operations in self._operations.values():
+            for op in operations:
+                if (
+                    op.name == "send"
+                    and op.peer == receive.rank
+                    and op.tag == receive.tag
+                    and op.group == receive.group
+                ):
+                    taken[op.match] += 1
+        taken.subtract(op.match for op in self._operations[receive.rank] if op.name == "recv")
+        return any(count > 0 for count in taken.values())
+
+
+def died(rank: int, detail: str, boxes: Sequence[Blackbox]) -> str:
+    """A dead rank's last operation beside its partners', from the black boxes: gloo aborts a process on a misfit
+    message.
+    """
+    last = [box.last_operation(r) for r, box in enumerate(boxes)]
+    mine = last[rank]
+    again = "Run cluster.reset() to have all ranks again."
+    if mine is None:
+        return f"rank {rank} died: {detail}. {again}"
+    sentence = disagreement([op for op in last if op is not None and op.match == mine.match])
+    where = f"rank {rank} died in {operation_words(mine)} ({line_text(mine.place)}): {detail}. {again}"
+    return f"{sentence} {where}" if sentence else where

@@ -1,0 +1,96 @@
+"""The form in which a guess is made: fields or choices, and Commit. It decides nothing; `Prediction` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import ipywidgets as widgets
+
+from kit.check.predict import Prediction
+
+_STYLE = "font-size:13px;line-height:1.5"
+
+
+class PredictionForm(Prediction):
+    """A `Prediction` that shows itself as a form in a notebook. `commit(...)` does the same as the button."""
+
+    def __init__(
+        self, identity: str, question: str, choices: Sequence[str] | None = None, units: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(identity, question, choices, units)
+        self._box: widgets.VBox | None = None
+
+    def commit(self, choice: str | None = None, **numbers: float) -> None:
+        super().commit(choice, **numbers)
+        if self._box is not None:
+            self._show_committed()
+
+    def form(self) -> widgets.VBox:
+        """The form's widgets; made once."""
+        if self._box is None:
+            self._box = self._build()
+            if self.committed:
+                self._show_committed()
+        return self._box
+
+    def press(self) -> None:
+        """What the Commit button does: takes what stands in the fields, or says what is missing."""
+        self.form()
+        try:
+            if self.choices:
+                self.commit(self._radio.value)
+            else:
+                self.commit(**{name: field.value for name, field in self._fields.items()})
+        except ValueError as error:
+            self._notice.value = f'<span style="{_STYLE}">{escape(str(error))}</span>'
+
+    def _build(self) -> widgets.VBox:
+        question = widgets.HTML(f'<b style="{_STYLE}">{escape(self.question)}</b>')
+        self._notice = widgets.HTML()
+        self._button = widgets.Button(description="Commit", tooltip="Take this guess", button_style="primary")
+        self._button.add_class("ls-commit")
+        self._button.on_click(lambda _: self.press())
+        rows: list[widgets.Widget] = [question]
+        if self.choices:
+            self._radio = widgets.RadioButtons(options=self.choices, value=None, layout=widgets.Layout(width="auto"))
+            rows.append(self._radio)
+        else:
+            self._fields = {name: _field(name) for name in self.units}
+            units = [widgets.HTML(f'<span style="{_STYLE}">{escape(unit)}</span>') for unit in self.units.values()]
+            rows += [widgets.HBox(pair) for pair in zip(self._fields.values(), units, strict=True)]
+        rows.append(widgets.HBox([self._button, self._notice]))
+        box = widgets.VBox(rows)
+        box.add_class("ls-predict")
+        box.layout.padding = "6px 0"
+        return box
+
+    def _show_committed(self) -> None:
+        if self.choices:
+            self._radio.value = self.choice
+            self._radio.disabled = True
+        else:
+            for name, field in self._fields.items():
+                field.value = f"{self.numbers[name]:g}"
+                field.disabled = True
+        self._button.disabled = True
+        self._notice.value = f'<span style="{_STYLE}">Committed. Run on and see.</span>'
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {**self.form()._repr_mimebundle_(), "text/plain": repr(self)}
+
+
+def predict(identity: str, question: str, choices: Sequence[str] | None = None, **units: str) -> PredictionForm:
+    """Ask for a guess before a run: with `choices=[...]`, or with named numbers and their units, as in `rank_0="MB"`.
+
+    Show the result as the last line of a cell. `.commit(...)` takes the guess from code, `.reveal(...)` sets it beside
+    what came out. Raises ValueError for a question with neither choices nor numbers, or both.
+    """
+    return PredictionForm(identity, question, choices, units)
+
+
+def _field(name: str) -> widgets.Text:
+    field = widgets.Text(description=name.replace("_", " "), layout=widgets.Layout(width="220px"))
+    field.add_class(f"ls-guess-{name.replace('_', '-')}")
+    return field

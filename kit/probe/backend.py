@@ -1,0 +1,183 @@
+"""The one place that sees all communication: a process group around the real one.
+
+torch.distributed's functions, DDP's reducer, FSDP2, DTensor, functional collectives and pipelines all end in methods
+of a c10d ProcessGroup. `ObservedGroup` is one; it hands each call to the rank's current observer (see `step` and
+`record`), or straight to the real group when nothing is being watched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from kit.probe.link import Throttle
+from kit.probe.operations import READERS, Draft, read
+
+NAME = "lockstep"
+CONFIG = f"cpu:{NAME},cuda:{NAME}"
+
+Launch = Callable[[], dist.Work]
+
+
+class Observer(Protocol):
+    throttle: Throttle | None  # holds real messages back where links are to be slow
+
+    def perform(self, group: ObservedGroup, draft: Draft, launch: Callable[..., dist.Work]) -> dist.Work: ...
+
+    def joining(self, name: str, ranks: tuple[int, ...]) -> AbstractContextManager[None]: ...
+
+
+class Watch:
+    """Holds who is watching now. Groups outlive runs, so they ask here at each operation."""
+
+    def __init__(self) -> None:
+        self.observer: Observer | None = None
+
+
+class ObservedGroup(dist.ProcessGroup):
+    """A ProcessGroup whose every operation passes an observer first.
+
+    `ranks` are the members as global ranks, in group order; `inner` is the real group (gloo, and nccl beside it on
+    GPUs).
+    """
+
+    def __init__(self, inner: dist.ProcessGroup, rank: int, ranks: tuple[int, ...], name: str, watch: Watch) -> None:
+        super().__init__(rank, len(ranks))  # type: ignore[call-arg]
+        self.inner = inner
+        self.ranks = ranks
+        self.label = name
+        self._rank = rank
+        self._watch = watch
+        self._coalesced: list[dist.Work] | None = None  # issued since coalescing began
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return len(self.ranks)
+
+    @property
+    def group_name(self) -> str:  # type: ignore[override]
+        return self.label
+
+    @property
+    def pg_name(self) -> str:
+        return self.label
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self.inner._get_backend(device)
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Until it is left, operations of this rank go straight to the real groups, unless its links are throttled."""
+        observer = self._watch.observer
+        if observer is None or observer.throttle is None:
+            self._watch.observer = None
+        try:
+            yield
+        finally:
+            self._watch.observer = observer
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """A barrier like any other: who is missing is said by the host agent."""
+        self.barrier().wait()
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        """Coalesced calls are seen and sent one by one."""
+        self._coalesced = []
+
+    def _issued(self, work: dist.Work) -> dist.Work:
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _end_coalescing(self, device: torch.device) -> dist.Work:
+        works, self._coalesced = self._coalesced or [], None
+        return _Together(works)
+
+
+class _Together(dist.Work):
+    """What was issued while calls were coalesced, waited for as one."""
+
+    def __init__(self, works: list[dist.Work]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: Any = None) -> bool:
+        for work in self._works:
+            work.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+
+def _observed(method: str) -> Callable[..., dist.Work]:
+    def call(self: ObservedGroup, *arguments: Any, **options: Any) -> dist.Work:
+        inner = getattr(self.inner, method)
+        observer = self._watch.observer
+        if observer is None:
+            return self._issued(inner(*arguments, **options))
+
+        draft = read(method, arguments)
+
+        def launch(source: int | None = None) -> dist.Work:
+            def issue() -> dist.Work:
+                if source is not None:  # a receive from any source that has met its sender
+                    return self.inner.recv(arguments[0], source, arguments[1])
+                return inner(*arguments, **options)
+
+            throttle = observer.throttle
+            return issue() if throttle is None else throttle.issue(draft, self.ranks, issue)
+
+        return self._issued(observer.perform(self, draft, launch))
+
+    call.__name__ = method
+    return call
+
+
+for _method in READERS:
+    setattr(ObservedGroup, _method, _observed(_method))
+
+
+def register(watch: Watch, nccl: bool) -> None:
+    """Makes `init_process_group(CONFIG)` build observed groups, with nccl for CUDA tensors or gloo for all. Once per
+    process.
+    """
+
+    def create(options: Any, _: Any = None) -> ObservedGroup:
+        ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
+        with watch.observer.joining(options.group_id, ranks) if watch.observer is not None else nullcontext():
+            inner = _real_group(options, nccl)
+        return ObservedGroup(inner, options.group_rank, ranks, options.group_id, watch)
+
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _real_group(options: Any, nccl: bool) -> dist.ProcessGroup:
+    """gloo for CPU tensors; for CUDA tensors nccl where every rank has a GPU of its own, else gloo as well."""
+    kinds = dist.ProcessGroup.BackendType
+    group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
+    gloo_store = dist.PrefixStore("gloo", options.store)
+    gloo = dist.ProcessGroupGloo(gloo_store, options.group_rank, options.group_size, options.timeout)
+    gloo._set_sequence_number_for_group()
+    group._register_backend(torch.device("cpu"), kinds.GLOO, gloo)
+    group._set_default_backend(kinds.GLOO)
+    if nccl:
+        nccl_options = dist.ProcessGroupNCCL.Options()
+        nccl_options._timeout = options.timeout
+        store = dist.PrefixStore("nccl", options.store)
+        inner = dist.ProcessGroupNCCL(store, options.group_rank, options.group_size, nccl_options)
+        inner._set_sequence_number_for_group()
+        group._register_backend(torch.device("cuda"), kinds.NCCL, inner)
+        group._set_default_backend(kinds.NCCL)
+    elif torch.cuda.is_available():
+        group._register_backend(torch.device("cuda"), kinds.GLOO, gloo)
+    return group

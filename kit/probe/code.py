@@ -1,0 +1,89 @@
+"""Which code belongs to the learner, and where a frame stands in it."""
+
+from __future__ import annotations
+
+import ast
+import os
+from types import FrameType
+
+from kit.trace.facts import Place
+
+OTHER, REFERENCE, OWN = 0, 1, 2
+_REFERENCE_ROOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "parallel") + os.sep
+_INNER = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+
+
+class Code:
+    """Sorts files into the learner's own (shipped by value), the kit's reference implementations, and the rest."""
+
+    def __init__(self, sources: dict[str, tuple[str, ...]], root_file: str) -> None:
+        self.root_file = root_file
+        self._kinds = dict.fromkeys(sources, OWN)
+        self._statements = {file: statement_starts(lines) for file, lines in sources.items()}
+
+    def kind(self, file: str) -> int:
+        kind = self._kinds.get(file)
+        if kind is None:
+            kind = REFERENCE if file.startswith(_REFERENCE_ROOT) else OTHER
+            self._kinds[file] = kind
+            if kind == REFERENCE:
+                with open(file, encoding="utf-8") as text:
+                    self._statements[file] = statement_starts(tuple(text.read().splitlines()))
+        return kind
+
+    def is_stepped(self, frame: FrameType) -> bool:
+        """Comprehensions are frames of their own up to Python 3.11; a learner sees one line, not a loop in a loop."""
+        code = frame.f_code
+        return code.co_name not in _INNER and self.kind(code.co_filename) != OTHER
+
+    def is_foreground(self, file: str) -> bool:
+        """The learner's own text, or the file of the function that was stepped."""
+        return file == self.root_file or self.kind(file) == OWN
+
+    def line(self, file: str, line: int) -> int:
+        """The first line of the simple statement that `line` is in: a call over three lines is one place."""
+        return self._statements.get(file, {}).get(line, line)
+
+    def is_long(self, file: str, line: int) -> bool:
+        """Whether the simple statement that begins at `line` goes on over further lines: its events come in several."""
+        return line + 1 in self._statements.get(file, {})
+
+    def stack(self, frame: FrameType | None) -> list[FrameType]:
+        """The stepped frames from the outermost to the one nearest to `frame`."""
+        found = []
+        while frame is not None:
+            if self.is_stepped(frame):
+                found.append(frame)
+            frame = frame.f_back
+        return found[::-1]
+
+    def place_of(self, frame: FrameType) -> Place:
+        file = frame.f_code.co_filename
+        return Place(file, self.line(file, frame.f_lineno), frame.f_code.co_name)
+
+    def place(self, frame: FrameType | None) -> Place | None:
+        """Where a person would say the frame stands: the innermost line in the foreground, else in the references."""
+        fallback = None
+        kinds = self._kinds  # looked up here directly: this runs at every operation of a recorded function
+        while frame is not None:
+            if kinds.get(frame.f_code.co_filename) != OTHER and self.is_stepped(frame):
+                if self.is_foreground(frame.f_code.co_filename):
+                    return self.place_of(frame)
+                fallback = fallback or frame
+            frame = frame.f_back
+        return self.place_of(fallback) if fallback is not None else None
+
+
+def statement_starts(lines: tuple[str, ...]) -> dict[int, int]:
+    """Maps every line of a simple statement that spans several lines to the statement's first line."""
+    try:
+        tree = ast.parse("\n".join(lines))
+    except SyntaxError:  # a cell with magics: every line stands for itself
+        return {}
+    starts: dict[int, int] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt) or hasattr(node, "body") or node.end_lineno is None:
+            continue
+        for line in range(node.lineno + 1, node.end_lineno + 1):
+            starts[line] = node.lineno
+    return starts

@@ -1,0 +1,216 @@
+"""Recording: the function runs at full speed, operations are noted as they pass and compared afterwards."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kit.probe.asleep import Sleep
+from kit.probe.backend import ObservedGroup
+from kit.probe.ledger import Entry, wait_began
+from kit.probe.operations import Draft
+from kit.probe.run import Run, naming_of_group
+
+PATIENCE = 0.5  # s in one wait before the host agent is asked whether it can end
+REPEAT = 0.5  # s between two such questions
+STANDS = 0.05  # s after which a rank that is asked says that it waits
+
+
+class RecordRun(Run):
+    """One rank's part of a recorded function."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.waiting: tuple[Entry, float] | None = None
+        self._sleep = Sleep(self.worker, self.native)
+        self._standstill = Sleep(self.worker, self.native, within="")
+        self._asked = 0.0
+        self._issued = -1
+        self._promised: list[RecordedWork] = []
+        self._noted_after = -1  # the backward pass at whose end promises will be looked at
+        self._clock = _DeviceClock(self.device) if self.device.type == "cuda" else None
+
+    def start(self) -> None:
+        if self._clock is not None:
+            self._clock.start()
+        self.released = time.monotonic_ns()
+
+    def end(self) -> None:
+        if self._clock is not None:
+            self._clock.read()
+        self.note_promises()
+        self.tell("operations", operations=self.ledger.facts())
+
+    def perform(self, group: ObservedGroup, draft: Draft, launch: Callable[..., dist.Work]) -> dist.Work:
+        if self._promised:
+            self.note_promises()
+        entry = self.open(group.label, group.ranks, draft)
+        work = RecordedWork(self, entry, launch(), self._clock)
+        entry.keep = work if self._clock is None else None
+        return work
+
+    def promise(self, work: RecordedWork) -> None:
+        """A future was handed out. Whether it has come is seen when this rank's own code next passes by here.
+
+        A callback would know at once, but it would run in the library's thread and make it wait for the interpreter,
+        which costs a loop of DistributedDataParallel several per cent where ranks share processors. In a backward pass
+        its end is such a moment: the callback put there runs after the one that has waited for the buckets.
+        """
+        self._promised.append(work)
+        backward = torch._C._current_graph_task_id()
+        if backward not in (-1, self._noted_after):
+            self._noted_after = backward
+            queue = torch.autograd.Variable._execution_engine.queue_callback
+            queue(lambda: queue(self.note_promises))
+
+    def note_promises(self) -> None:
+        self._promised = [work for work in self._promised if not work.note_if_done()]
+
+    @contextmanager
+    def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
+        entry = self.open(name, ranks, Draft(naming_of_group(), [], []))
+        self.waiting = (entry, entry.issued * 1e-9)
+        try:
+            yield
+        finally:
+            self.waiting = None
+            entry.ended = time.monotonic_ns()
+            entry.waits.append((entry.issued, entry.ended))
+
+    def tick(self) -> None:
+        """In the control thread: asks the host agent about a wait that has become long."""
+        issued = len(self.ledger.entries)
+        if issued != self._issued:  # it gets on: nothing to look at, and looking costs the learner's thread time
+            self._issued = issued
+            return
+        now = time.monotonic()
+        waiting = self.long_wait(now)
+        if waiting is not None and now - self._asked > REPEAT:
+            self._asked = now
+            self._report(waiting, answer=False)
+
+    def long_wait(self, now: float, patience: float = PATIENCE) -> Entry | None:
+        """The operation this rank has stood in for longer than `patience` seconds."""
+        waiting = self.waiting
+        if waiting is not None:
+            return waiting[0] if now - waiting[1] > patience else None
+        if self._sleep.seconds() > patience:
+            return next((e for e in self.ledger.entries if e.ended is None), None)
+        if self._standstill.seconds() > patience:  # c10d's own futures wait without a frame of torch's
+            return next(
+                (e for e in self.ledger.entries if isinstance(e.keep, RecordedWork) and e.keep.promised()), None
+            )
+        return None
+
+    def report(self) -> None:
+        """Tells the agent, which asks, every operation issued so far and the one that is waited for."""
+        self._report(self.long_wait(time.monotonic(), STANDS), answer=True)
+
+    def _report(self, waiting: Entry | None, answer: bool) -> None:
+        index = waiting.index if waiting else None
+        facts, place = self.ledger.facts(), self.ledger.place()
+        self.tell("report", operations=facts, waiting=index, place=place, answer=answer)
+
+
+class RecordedWork(dist.Work):
+    """The real Work, with the moments noted at which it was waited for and done."""
+
+    def __init__(self, run: RecordRun, entry: Entry, work: dist.Work, clock: _DeviceClock | None) -> None:
+        super().__init__()
+        self._run = run
+        self._entry = entry
+        self._work = work
+        self._clock = clock
+        self._future: torch.futures.Future[Any] | None = None
+
+    def wait(self, timeout: Any = None) -> bool:
+        entry, run = self._entry, self._run
+        begin = wait_began(entry, sys._getframe(1))
+        mine = threading.get_ident() == run.worker
+        if mine:
+            run.waiting = (entry, begin * 1e-9)
+        try:
+            return self._work.wait() if timeout is None else self._work.wait(timeout)
+        finally:
+            now = time.monotonic_ns()
+            entry.waits.append((begin, now))
+            if self._clock is not None:
+                self._clock.mark(entry)
+            elif entry.ended is None:
+                entry.ended = now
+            if entry.peer == -1:
+                run.ledger.found_source(entry, entry.ranks[self._work._source_rank()])
+            if mine:
+                run.waiting = None
+            entry.keep = None
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self._work.is_completed()
+
+    def is_success(self) -> bool:
+        return self._work.is_success()
+
+    def exception(self) -> Any:
+        return self._work.exception()
+
+    def result(self) -> Any:
+        return self._work.result()
+
+    def source_rank(self) -> int:
+        return self._work._source_rank()
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        if self._future is None:
+            self._future = self._work.get_future()
+            self._run.promise(self)
+        return self._future
+
+    def promised(self) -> bool:
+        """Whether a future was handed out that has not come."""
+        return self._future is not None and not self._future.done()
+
+    def note_if_done(self) -> bool:
+        """Whether the future has come; then the operation has ended by now."""
+        if self.promised():
+            return False
+        if self._clock is None and self._entry.ended is None:
+            self._entry.ended = time.monotonic_ns()
+        self._entry.keep = None
+        return True
+
+
+class _DeviceClock:
+    """When operations ended on a GPU, which the host only learns of by events on the stream that waited for them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._marks: list[tuple[Entry, torch.cuda.Event]] = []
+
+    def start(self) -> None:
+        torch.cuda.synchronize(self._device)
+        self._zero = torch.cuda.Event(enable_timing=True)
+        self._zero.record()
+        torch.cuda.synchronize(self._device)
+        self._host_zero = time.monotonic_ns()
+
+    def mark(self, entry: Entry) -> None:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks.append((entry, event))
+
+    def read(self) -> None:
+        torch.cuda.synchronize(self._device)
+        for entry, event in self._marks:
+            entry.ended = self._host_zero + round(self._zero.elapsed_time(event) * 1e6)

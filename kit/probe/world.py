@@ -1,0 +1,141 @@
+"""The ranks' process groups: joined before the learner's code runs, so that a plain function can communicate at once.
+
+Rendezvous is a file in the cluster's private folder. Code that calls `init_process_group` and
+`destroy_process_group` itself,
+as scripts do, runs unchanged: its group is made through the same file, whatever address and port it names.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from kit.probe.backend import CONFIG, Watch, register
+from kit.probe.peers import only_ours
+
+PATIENCE = timedelta(days=7)  # ranks may stand still for as long as a person thinks; hangs are found by the host agent
+_SEEN = ("gloo", "nccl", "undefined", "cpu:gloo,cuda:nccl")
+
+
+class World:
+    """This rank's default group: who is in it, and whether the learner's code has changed it."""
+
+    def __init__(self, rank: int, backend: str, watch: Watch) -> None:
+        self.rank = rank
+        self.size = 0
+        self.backend = backend
+        self.touched = False  # groups were made or destroyed since `join`
+        self._watch = watch
+        self._store = ""
+        self._count = 0
+        self._worker: int | None = None
+        self._originals: dict[str, Callable[..., Any]] = {}
+        register(watch, nccl=backend == "nccl")
+        self._install()
+
+    def join(self, store: str, size: int) -> None:
+        """Leaves whatever group there is and joins a new world of `size` ranks that meets in the file `store`."""
+        self.leave()
+        self._store, self._count, self.size = store, 0, size
+        os.environ.update(WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
+        self._init(store)
+        self.touched = False
+
+    def leave(self) -> None:
+        if dist.is_initialized():
+            self._originals["destroy_process_group"]()
+        c10d._world.group_count = 0  # group names count up from here: they must be the same on all ranks
+
+    def during_run(self, worker: int | None) -> None:
+        """Calls of init and destroy by this thread's code are the learner's."""
+        self._worker = worker
+
+    def _init(self, store: str) -> None:
+        self._originals["init_process_group"](
+            self.backend,
+            store=dist.FileStore(store, self.size),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=PATIENCE,
+        )
+
+    def _install(self) -> None:
+        helper = c10d._new_process_group_helper
+
+        @functools.wraps(helper)
+        def new_process_group_helper(
+            size: int, rank: int, members: list[int], backend: Any, *rest: Any, **options: Any
+        ) -> Any:
+            if str(backend).lower() not in _SEEN:
+                return helper(size, rank, members, backend, *rest, **options)
+            self.touched = True
+            with only_ours():
+                group, store = helper(size, rank, members, CONFIG, *rest, **options)
+            if group is not dist.GroupMember.NON_GROUP_MEMBER:
+                c10d._world.pg_map[group] = (dist.Backend(self.backend), c10d._world.pg_map[group][1])
+            return group, store
+
+        setattr(c10d, "_new_process_group_helper", new_process_group_helper)  # noqa: B010
+        self._replace("init_process_group", self._learner_inits)
+        self._replace("destroy_process_group", self._learner_destroys)
+
+    def _replace(self, name: str, function: Callable[..., Any]) -> None:
+        self._originals[name] = original = getattr(c10d, name)
+
+        @functools.wraps(original)
+        def replaced(*arguments: Any, **options: Any) -> Any:
+            return function(*arguments, **options)
+
+        setattr(c10d, name, replaced)
+        setattr(dist, name, replaced)
+
+    def _learner_inits(
+        self,
+        backend: Any = None,
+        init_method: Any = None,
+        timeout: Any = None,
+        world_size: int = -1,
+        rank: int = -1,
+        *rest: Any,
+        **options: Any,
+    ) -> None:
+        if threading.get_ident() != self._worker:
+            self._originals["init_process_group"](backend, init_method, timeout, world_size, rank, *rest, **options)
+            return
+        if rank not in (-1, self.rank) or world_size not in (-1, self.size):
+            raise ValueError(
+                f"init_process_group was called with rank={rank}, world_size={world_size}, but this is rank "
+                f"{self.rank} of {self.size}: take them from the environment (RANK, WORLD_SIZE), "
+                "or pass rank with kit.per_rank"
+            )
+        if backend is not None and "nccl" in str(backend).lower() and self.backend != "nccl":
+            raise ValueError(
+                "nccl needs a GPU for each rank, and these ranks share or have none: use 'gloo', or no backend at all"
+            )
+        self.leave()
+        self._count += 1
+        self._init(f"{self._store}.{self._count}")
+
+    def _learner_destroys(self, group: Any = None) -> None:
+        self.touched = True
+        self._originals["destroy_process_group"](group)
+
+
+def seed_everything(rank: int) -> None:
+    """Forked processes share their parent's random state: give each its own."""
+    import random
+
+    import numpy as np
+
+    seed = int.from_bytes(os.urandom(4), "little") ^ rank
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)

@@ -1,0 +1,164 @@
+"""One run at a time on a cluster: begins it in a clean world, ends the one before, resets when that cannot be done."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from kit.probe.shipping import Package
+from kit.probe.wire import Message
+
+if TYPE_CHECKING:
+    from kit.cluster import Cluster
+    from kit.probe.link import Links
+
+CAPTURE_BUDGET = 16 << 20  # bytes of tensors that one rank may record in one run
+GRACE = 1.5  # s a rank has to leave the run before; after that all ranks are forked anew
+
+
+class Conductor:
+    """Shared by all sessions and records of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._numbers = itertools.count(1)
+        self._worlds = itertools.count(1)
+        self._news = threading.Condition()
+        self._run: int | None = None
+        self._handler: Callable[[Message], None] | None = None
+        self._left: set[int] = set()  # ranks that may still be in the run
+        self._world = (cluster.generation, cluster.size)
+        self._clean = True
+        self._ready: set[str] = set()
+        self.links: Links | None = None  # slower ones, from the next run on
+        self._broken: str | None = None
+        cluster.connection.subscribe(self._hear)
+
+    def begin(self, package: Package, mode: str, size: int, handler: Callable[[Message], None], **order: Any) -> int:
+        """Starts a run on the first `size` ranks; its messages go to `handler` in the connection's thread. Returns
+        its number.
+        """
+        self._make_way()
+        self.cluster.ensure_running()
+        self._have_all()
+        self._have_ready(package.preload)
+        store = self._world_for(size)
+        with self._news:
+            run = next(self._numbers)
+            self._run, self._handler, self._left = run, handler, set(range(size))
+        self.cluster.connection.send(
+            {
+                "kind": "run",
+                "run": run,
+                "mode": mode,
+                "size": size,
+                "store": store,
+                "function": package.function,
+                "arguments": package.arguments,
+                "sources": package.sources,
+                "root_file": package.root_file,
+                "budget": CAPTURE_BUDGET,
+                "links": self.links,
+                **order,
+            }
+        )
+        return run
+
+    def _have_all(self) -> None:
+        """A rank that died between runs, or before the first, would be waited for."""
+        lost = self.cluster.lost
+        if lost:
+            print("Ranks forked anew:", ", ".join(f"rank {rank} died ({how})" for rank, how in lost.items()) + ".")
+            self.cluster.reset()
+
+    def _have_ready(self, modules: tuple[str, ...]) -> None:
+        """Forks the ranks anew, once, from an agent that has imported what this function will use."""
+        missing = set(modules) - self._ready
+        if missing:
+            self._ready |= missing
+            self.cluster.reset(preload=sorted(missing))
+
+    def _world_for(self, size: int) -> str | None:
+        """The file in which ranks meet as a new world of `size`; None when they are in a clean one of that size
+        already.
+        """
+        generation = self.cluster.generation
+        if self._world[0] != generation:  # forked since: the new ranks met as they came up
+            self._world, self._clean = (generation, self.cluster.size), True
+        usable = self._world[1] == size and self._clean
+        self._world, self._clean = (generation, size), True
+        return None if usable else str(self.cluster.folder / f"world-{generation}-{next(self._worlds)}")
+
+    def send(self, message: Message) -> None:
+        self.cluster.connection.send(message)
+
+    def broke(self, why: str) -> None:
+        """The current run cannot be left cleanly: the next one begins on new ranks."""
+        self._broken = why
+
+    def wait_until_left(self, run: int, seconds: float) -> bool:
+        """Whether all ranks have left the run, after at most `seconds`."""
+        deadline = time.monotonic() + seconds
+        with self._news:
+            while self._run == run and self._left and self._broken is None:
+                if not self._news.wait(deadline - time.monotonic()):
+                    return False
+            return self._broken is None
+
+    def end(self, run: int, reason: str) -> None:
+        """Asks all ranks to leave a run."""
+        with self._news:
+            if self._run != run or not self._left:
+                return
+        self.send({"kind": "abort", "run": run, "reason": reason})
+
+    def _make_way(self) -> None:
+        """Ends the run before; ranks that will not leave it are forked anew."""
+        run = self._run
+        if run is None:
+            return
+        if self._broken is None and self._left and self.cluster.running:
+            if self._handler is not None:
+                self._handler({"kind": "replaced", "run": run})
+            self.end(run, "a new run has begun")
+            if not self.wait_until_left(run, GRACE):
+                self._broken = self._broken or "a rank did not leave the run before it"
+        if self._broken is not None:
+            print(f"Ranks forked anew: {self._broken}.")
+            self.cluster.reset()
+        self._run, self._broken = None, None
+
+    def _hear(self, message: Message) -> None:
+        kind = message["kind"]
+        if kind == "reset-done" and message["generation"] <= self._world[0]:
+            return  # old news: the run has begun on the ranks that this tells of
+        handler = None
+        with self._news:
+            if kind in ("rank-lost", "agent-lost", "controller-lost", "reset-done"):
+                if kind == "rank-lost" and self._run is not None:
+                    self._broken = f"rank {message['rank']} died ({message['detail']})"
+                if kind == "reset-done":
+                    self._left, self._broken = set(), None
+                handler = self._handler
+            elif message.get("run") == self._run:
+                handler = self._handler
+                if kind in ("ended", "unloaded"):
+                    self._left.discard(message["rank"])
+                    self._clean = self._clean and message.get("clean", False)
+            self._news.notify_all()
+        if handler is not None:
+            handler(message)
+
+
+_conductors: WeakKeyDictionary[Cluster, Conductor] = WeakKeyDictionary()
+
+
+def conductor_of(cluster: Cluster) -> Conductor:
+    """The conductor of a cluster, made on first use."""
+    if cluster not in _conductors:
+        _conductors[cluster] = Conductor(cluster)
+    return _conductors[cluster]

@@ -1,0 +1,112 @@
+"""Puts a trace together from what the ranks post, fact by fact."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import kit
+from kit.probe.delta import Decoder
+from kit.probe.shipping import Package
+from kit.probe.wire import Message
+from kit.trace.facts import Meta, Mode, Operation, Output, Place, Position, RankTrace, Source, Stop, Trace
+
+_PARALLEL = str(Path(kit.__file__).parent / "parallel") + os.sep
+
+
+@dataclass
+class _RankRecord:
+    stops: list[Stop] = field(default_factory=list)
+    operations: dict[int, Operation] = field(default_factory=dict)
+    active: list[tuple[int, int]] = field(default_factory=list)
+    output: list[Output] = field(default_factory=list)
+    decoder: Decoder = field(default_factory=Decoder)
+    frozen: RankTrace | None = None
+
+
+class Recorder:
+    """Grows by messages and positions; `trace()` freezes what is known by now. Not locked: its owner is."""
+
+    def __init__(self, package: Package, mode: Mode, meta: dict[str, Any]) -> None:
+        self.world: int = meta["world"]
+        self._ranks = [_RankRecord() for _ in range(self.world)]
+        self._positions: list[Position] = []
+        self._sources = {file: Source(file, label(file), lines) for file, lines in package.sources.items()}
+        self._meta = Meta(function=package.name, mode=mode, **meta)
+        self._see(package.root_file)
+        self._trace: Trace | None = None
+
+    def hear(self, message: Message) -> None:
+        """Takes in a 'stop', 'operation' or 'operations' of one rank; other kinds hold no facts."""
+        kind = message["kind"]
+        if kind not in ("stop", "operation", "operations"):
+            return
+        record = self._ranks[message["rank"]]
+        record.frozen = self._trace = None
+        if kind == "stop":
+            stop: Stop = message["stop"]
+            frames = record.decoder.decode(stop.frames, message["facts"])
+            record.stops.append(replace(stop, frames=frames))
+            record.active.append(message["active"])
+            record.output.extend(stop.output)
+            for frame in frames:
+                self._see(frame.place.file)
+        else:
+            for operation in (message["operation"],) if kind == "operation" else message["operations"]:
+                record.operations[operation.index] = operation
+                self._see_place(operation.place)
+
+    def add(self, position: Position) -> int:
+        """Appends a position and returns its index."""
+        self._positions.append(position)
+        self._trace = None
+        return len(self._positions) - 1
+
+    def note(self, text: str) -> None:
+        if text not in self._meta.notes:
+            self._meta = replace(self._meta, notes=(*self._meta.notes, text))
+            self._trace = None
+
+    @property
+    def positions(self) -> list[Position]:
+        return self._positions
+
+    def output(self, rank: int) -> str:
+        return "".join(part.text if part.text.endswith("\n") else part.text + "\n" for part in self._ranks[rank].output)
+
+    def trace(self) -> Trace:
+        if self._trace is None:
+            ranks = tuple(self._freeze(rank, record) for rank, record in enumerate(self._ranks))
+            self._trace = Trace(self._meta, ranks, tuple(self._positions), tuple(self._sources.values()))
+        return self._trace
+
+    def _freeze(self, rank: int, record: _RankRecord) -> RankTrace:
+        if record.frozen is None:
+            operations = tuple(record.operations[i] for i in sorted(record.operations))
+            record.frozen = RankTrace(rank, tuple(record.stops), operations, tuple(record.active), tuple(record.output))
+        return record.frozen
+
+    def _see_place(self, place: Place | None) -> None:
+        if place is not None:
+            self._see(place.file)
+
+    def _see(self, file: str) -> None:
+        """Reference implementations are read from disk; what came by value is known already."""
+        if file and file not in self._sources and file.startswith(_PARALLEL):
+            lines = tuple(Path(file).read_text(encoding="utf-8").splitlines())
+            self._sources[file] = Source(file, label(file), lines)
+
+
+def label(file: str) -> str:
+    """What a person calls a file: 'your cell', 'kit/parallel/collectives.py', a path from the current folder."""
+    if "ipykernel_" in file or file.startswith("<"):
+        return "your cell"
+    if file.startswith(_PARALLEL):
+        return "kit/parallel/" + file[len(_PARALLEL) :]
+    try:
+        shorter = os.path.relpath(file)
+    except OSError:  # the folder that the kernel runs in was deleted
+        return file
+    return file if shorter.startswith("..") else shorter

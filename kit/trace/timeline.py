@@ -1,0 +1,215 @@
+"""The time axis: what every rank did when, as spans in seconds from 0.
+
+Lane 0 of a rank is its own code: it computes, it stands in wait while data moves (communicate), it waits for somebody
+who has not come (wait), or a person holds it (held). Lanes 1, 2, ... are communications in flight while lane 0
+computes: what computing hides. Spans of one lane never overlap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from kit.trace.asking import once
+from kit.trace.clocks import Run, blocked_operation, measured_cost, retimed
+from kit.trace.pairs import by_match, is_complete
+from kit.trace.sentences import operation_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kit.trace.facts import Operation, Place, Trace
+
+Kind = Literal["compute", "communicate", "wait", "held"]
+OPEN_SHARE = 0.05  # how far an open span reaches at least, as a share of the axis: enough to be seen
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One stretch of one rank's time, in seconds from the start."""
+
+    rank: int
+    kind: Kind
+    start: float
+    end: float
+    label: str  # 'compute', 'recv from rank 3', 'held by you'
+    place: Place | None = None
+    match: str | None = None  # of the operation it belongs to
+    lane: int = 0
+    open: bool = False  # not over at the last position: its end is where the picture ends, not a measurement
+
+
+def spans(trace: Trace) -> tuple[Span, ...]:
+    """Every rank's time, by rank, lane and start.
+
+    A stepped run is drawn on virtual clocks: the person's time is cut out, an operation begins at its last arrival (see
+    `kit.trace.clocks`). Recorded and predicted runs keep their own times, counted from their common start. A rank that
+    still waits, or is held, at the last position has an open span up to the latest clock of all ranks, and a little
+    further where that would be too short to be seen.
+    """
+    return once(trace, _lay_out)
+
+
+def _lay_out(trace: Trace) -> tuple[Span, ...]:
+    runs = retimed(trace, measured_cost(trace)) if trace.meta.mode == "step" else _recorded(trace)
+    held = _held(trace)
+    latest = max((run.clock for run in runs), default=0)
+    some_open = any(run.blocked is not None for run in runs) or bool(held)
+    least = max(1, round(OPEN_SHARE * latest)) if trace.meta.mode == "step" or held else 0
+    horizon = max([latest, *(_open_start(run) + least for run in runs if _is_open(run, held))]) if some_open else latest
+    found = [span for run in runs for span in _of_rank(run, horizon, held)]
+    return tuple(sorted(found, key=lambda span: (span.rank, span.lane, span.start)))
+
+
+def _recorded(trace: Trace) -> list[Run]:
+    """The run's own times, moved so that the first moment of all ranks is 0."""
+    moments = [moment for rank in trace.ranks for interval in rank.active for moment in interval]
+    moments += [op.issued for rank in trace.ranks for op in rank.operations]
+    moments += [stop.time for rank in trace.ranks for stop in rank.stops if not rank.active]
+    zero = min(moments, default=0)
+    arrived = {
+        match: max(op.issued for op in entries) for match, entries in by_match(trace).items() if is_complete(entries)
+    }
+    return [_recorded_rank(trace, rank, zero, arrived) for rank in range(len(trace.ranks))]
+
+
+def _recorded_rank(trace: Trace, rank: int, zero: int, arrived: dict[str, int]) -> Run:
+    record = trace.ranks[rank]
+    operations = [
+        replace(
+            op,
+            issued=op.issued - zero,
+            began=_moved(op.began if op.began is not None else arrived.get(op.match), zero),
+            ended=_moved(op.ended, zero),
+            waits=tuple((start - zero, end - zero) for start, end in op.waits),
+        )
+        for op in record.operations
+    ]
+    waited = [end for op in operations for _, end in op.waits]
+    active = [(start - zero, end - zero) for start, end in record.active]
+    if not active:
+        moments = [stop.time - zero for stop in record.stops] + [op.issued for op in operations] + waited
+        active = [(min(moments), max(moments))] if moments else []
+    run = Run(rank, operations, active, clock=max([end for _, end in active] + waited, default=0))
+    blocked = blocked_operation(trace, rank)
+    if blocked is not None:
+        op, since = blocked
+        run.blocked, run.since = (op.index if op is not None else -1), since - zero
+        now = trace.positions[-1].states[rank].now
+        run.clock = max(run.clock, run.since, (now if now is not None else since) - zero)
+    return run
+
+
+def _moved(moment: int | None, zero: int) -> int | None:
+    return None if moment is None else moment - zero
+
+
+def _held(trace: Trace) -> dict[int, Place | None]:
+    if not trace.positions:
+        return {}
+    return {state.rank: state.place for state in trace.positions[-1].states if state.held and state.phase == "paused"}
+
+
+def _is_open(run: Run, held: dict[int, Place | None]) -> bool:
+    return run.blocked is not None or run.rank in held
+
+
+def _open_start(run: Run) -> int:
+    return run.since if run.blocked is not None else run.clock
+
+
+def _of_rank(run: Run, horizon: int, held: dict[int, Place | None]) -> Iterable[Span]:
+    taken: list[tuple[int, int]] = []  # of lane 0, by waits: disjoint, in order
+    waits = [(start, end, op) for op in run.operations for start, end in op.waits]
+    for start, end, op in sorted(waits, key=_by_time):
+        start = max(start, taken[-1][1]) if taken else start
+        if start < end:
+            yield from _waited(op, start, end)
+            taken.append((start, end))
+    if run.blocked is not None:
+        blocked = next((op for op in run.operations if op.index == run.blocked), None)
+        start = max(run.since, taken[-1][1]) if taken else run.since
+        if start < horizon:
+            yield from _blocked(run.rank, blocked, start, horizon)
+            taken.append((start, horizon))
+    for start, end in _outside(_union(run.active), taken):
+        yield _span(run.rank, "compute", start, end, "compute")
+    if run.rank in held and run.blocked is None:
+        yield _span(run.rank, "held", run.clock, horizon, "held by you", held[run.rank], open=True)
+    yield from _hidden(run, taken)
+
+
+def _by_time(wait: tuple[int, int, Operation]) -> tuple[int, int, int]:
+    return wait[0], wait[1], wait[2].index
+
+
+def _waited(op: Operation, start: int, end: int) -> Iterable[Span]:
+    turn = end if op.began is None else min(max(op.began, start), end)
+    if turn > start:
+        yield _span(op.rank, "wait", start, turn, operation_words(op), op.place, op.match)
+    if end > turn:
+        yield _span(op.rank, "communicate", turn, end, operation_words(op), op.place, op.match)
+
+
+def _blocked(rank: int, op: Operation | None, start: int, end: int) -> Iterable[Span]:
+    if op is None:
+        yield _span(rank, "wait", start, end, "an operation", open=True)
+        return
+    for span in _waited(op, start, end):
+        yield replace(span, open=True)
+
+
+def _hidden(run: Run, taken: list[tuple[int, int]]) -> Iterable[Span]:
+    """Communications in flight while the rank computed, on as few lanes as hold them."""
+    lanes: list[int] = []  # where the last span of lane 1, 2, ... ends
+    flights = [(op.began, op.ended, op) for op in run.operations if op.began is not None and op.ended is not None]
+    for began, ended, op in sorted(flights, key=lambda flight: (flight[0], flight[1], flight[2].index)):
+        first = max(0, bisect_right(taken, (began, began)) - 1)
+        for start, end in _outside([(began, ended)], taken, first):
+            lane = next((number for number, until in enumerate(lanes) if until <= start), len(lanes))
+            lanes[lane : lane + 1] = [end]
+            yield _span(op.rank, "communicate", start, end, operation_words(op), op.place, op.match, lane + 1)
+
+
+def _span(
+    rank: int,
+    kind: Kind,
+    start: int,
+    end: int,
+    label: str,
+    place: Place | None = None,
+    match: str | None = None,
+    lane: int = 0,
+    open: bool = False,
+) -> Span:
+    return Span(rank, kind, start / 1e9, end / 1e9, label, place, match or None, lane, open)
+
+
+def _union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if end <= start:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _outside(intervals: list[tuple[int, int]], taken: list[tuple[int, int]], first: int = 0) -> list[tuple[int, int]]:
+    """The parts of some intervals that others, from the first that matters, leave free. Both disjoint and sorted."""
+    free = []
+    for start, end in intervals:
+        while first < len(taken) and taken[first][1] <= start:
+            first += 1
+        index = first
+        while index < len(taken) and taken[index][0] < end:
+            if taken[index][0] > start:
+                free.append((start, taken[index][0]))
+            start = max(start, taken[index][1])
+            index += 1
+        if start < end:
+            free.append((start, end))
+    return free

@@ -1,0 +1,116 @@
+"""Both labs from their first cell to their last: time, and the memory of all that a self-learner's machine holds.
+
+    python -m tests.benchmarks.bench_labs [--ranks 4] [--json FILE]
+
+Memory is sampled: the proportional set sizes of a JupyterLab server and of the notebook's kernel with all its
+descendants (controller, host agent, ranks, and the torchrun of the take-home script), summed, at its highest. The
+program that feeds the cells is left out: in a browser it does not exist. The gate is Binder's 2 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from kit import resources
+
+GATES = {"memory, MB": 2000.0, "both labs one after the other, s": 240.0}
+PERIOD = 0.2  # s between two samples
+
+
+class Sampler(threading.Thread):
+    """The highest sum of proportional set sizes of some processes and all their descendants."""
+
+    def __init__(self, *roots: psutil.Process) -> None:
+        super().__init__(daemon=True)
+        self.roots = list(roots)
+        self.left_out = {root.pid for root in roots[1:]}  # feeds the cells
+        self.highest = 0
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(PERIOD):
+            self.highest = max(self.highest, self.now())
+
+    def now(self) -> int:
+        family = {p.pid: p for root in self.roots for p in [root, *_children(root)] if p.pid not in self.left_out}
+        return sum(map(_pss, family.values()))
+
+    def stop(self) -> int:
+        self._over.set()
+        self.join()
+        return self.highest
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return list(process.children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError):  # it has ended since
+        return 0
+
+
+def jupyterlab(folder: str) -> subprocess.Popen[bytes]:
+    token = secrets.token_hex(8)
+    options = ["--no-browser", "--port=0", "--ip=127.0.0.1", f"--IdentityProvider.token={token}", "--allow-root"]
+    command = [sys.executable, "-m", "jupyterlab", *options]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    figures: dict[str, float] = {}
+    whole = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        server = jupyterlab(folder)
+        try:
+            time.sleep(5)
+            for lab in sorted(resources.labs().glob("[0-9][0-9]_*.ipynb")):
+                begin = time.perf_counter()
+                parameters = ["-p", "ranks", str(chosen.ranks)]
+                command = [sys.executable, "-m", "papermill", str(lab), str(Path(folder) / lab.name), *parameters]
+                environment = {**os.environ, "LOCKSTEP_SOLUTIONS": "1"}
+                feeder = subprocess.Popen(
+                    command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+                sampler = Sampler(psutil.Process(server.pid), psutil.Process(feeder.pid))
+                sampler.start()
+                code = feeder.wait()
+                figures[f"{lab.stem}, memory, MB"] = sampler.stop() / 1e6
+                figures[f"{lab.stem}, s"] = time.perf_counter() - begin
+                whole += figures[f"{lab.stem}, s"]
+                if code:
+                    raise SystemExit(f"{lab.name} ended with {code}")
+        finally:
+            server.terminate()
+            server.wait()
+    figures["memory, MB"] = max(value for name, value in figures.items() if name.endswith("memory, MB"))
+    figures["both labs one after the other, s"] = whole
+    for name, value in figures.items():
+        gate = f"   gate {GATES[name]:.0f}" if name in GATES else ""
+        print(f"{name:36} {value:8.1f}{gate}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"ranks": chosen.ranks, "figures": figures, "gates": GATES}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

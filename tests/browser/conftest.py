@@ -1,0 +1,67 @@
+"""Fixtures of the browser tests: a JupyterLab, a Chromium, and notebooks open in it.
+
+Every test fails if the page asks for anything that is not on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api", reason="playwright drives the browser tests")
+pytest.importorskip("jupyterlab", reason="the browser tests open notebooks in JupyterLab")
+
+from tests.browser.book import NotebookPage, launched
+from tests.browser.jupyter import LabServer, notebook_of
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    with launched() as browser:
+        if browser is None:
+            pytest.skip("no Chromium here: apt-get install chromium, or python -m playwright install chromium")
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
+    server = LabServer(tmp_path_factory.mktemp("lab"))
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def open_notebook(lab_server: LabServer, chromium: Any) -> Iterator[Callable[..., NotebookPage]]:
+    """`open_notebook(["import kit", "..."], theme="dark")`: a fresh notebook of these cells, open in a fresh page."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 1000})
+    pages: list[NotebookPage] = []
+
+    def opened(cells: list[str] | Path, theme: str = "light") -> NotebookPage:
+        name = f"n{secrets.token_hex(4)}.ipynb"
+        target = lab_server.notebooks / name
+        if isinstance(cells, Path):
+            shutil.copyfile(cells, target)
+        else:
+            target.write_text(json.dumps(notebook_of(cells)))
+        pages.append(NotebookPage(lab_server, context, name).open(theme))
+        return pages[-1]
+
+    yield opened
+    foreign = [address for page in pages for address in page.foreign_requests()]
+    context.close()
+    lab_server.shut_kernels()
+    assert not foreign, f"the page asked for {foreign}"
+
+
+@pytest.fixture
+def screenshots(tmp_path: Path) -> Path:
+    return tmp_path / "screenshots"

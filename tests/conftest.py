@@ -1,0 +1,82 @@
+"""What every test shares: a marker and a time limit by folder, the sizes of the world, the switches of a whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+SECONDS = {"unit": 60, "ranks": 120, "labs": 600, "mutants": 300, "browser": 180}  # a test may take, by folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("lockstep")
+    group.addoption("--full-matrix", action="store_true", help="worlds of 1 to 8 ranks instead of 2 and 3")
+    group.addoption(
+        "--demand-all",
+        action="store_true",
+        help="fail unless every kind of test ran, and no browser test was skipped",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--demand-all"):
+        config.pluginmanager.register(Demand(), "lockstep-demand")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `world` runs once for each number of ranks, unless it names its own."""
+    named = {name.strip() for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark)}
+    if "world" in metafunc.fixturenames and "world" not in named:
+        worlds = range(1, 9) if metafunc.config.getoption("--full-matrix") else (2, 3)
+        metafunc.parametrize("world", worlds, ids=lambda world: f"{world}-ranks")
+
+
+def _names(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+    return names.split(",") if isinstance(names, str) else list(names)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        kind = _kind(item.path)
+        if kind not in SECONDS:
+            raise pytest.UsageError(f"{item.nodeid} lies in none of the folders {', '.join(SECONDS)} of tests.")
+        item.add_marker(getattr(pytest.mark, kind))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS[kind]))
+    # quick ones first: a mistake shows early
+    items.sort(key=lambda item: list(SECONDS).index(_kind(item.path)))
+
+
+def _kind(path: Path) -> str:
+    return path.relative_to(TESTS).parts[0]
+
+
+class Demand:
+    """Counts what ran, by folder, and turns a silent gap into a failure of the whole run."""
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.gaps: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        kind = Path(report.nodeid.partition("::")[0]).parts[1]
+        if report.when == "call" and report.passed:
+            self.passed[kind] += 1
+        if report.skipped:
+            self.skipped[kind] += 1
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self.gaps = [f"no test of tests/{kind} ran and passed" for kind in SECONDS if not self.passed[kind]]
+        if self.skipped["browser"]:
+            self.gaps.append(f"{self.skipped['browser']} browser tests were skipped; they must run here")
+        if self.gaps and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for gap in self.gaps:
+            terminalreporter.write_line(f"DEMANDED: {gap}.", red=True)

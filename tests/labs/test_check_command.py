@@ -1,0 +1,108 @@
+"""`lockstep check` on small notebooks: exit codes, limits, and nothing left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.unit.instructor.notebooks import saying, verdict, write
+
+STUB = "def exercise(name):\n    return lambda function: function\n\n\n@exercise('ring')\ndef ring():\n    pass"
+# a kernel that starts a process which would outlive it, says its id, and hangs
+HANG = (
+    "import os, subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'], start_new_session=True)\n"
+    "open({path!r}, 'w').write(f'{{os.getpid()}} {{child.pid}} ')\n"
+    "while True: time.sleep(0.1)"
+)
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kit.cli", "check", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+def test_passed_and_failed_notebooks_side_by_side(tmp_path: Path) -> None:
+    write(tmp_path / "ada.ipynb", STUB, saying(verdict("ring", "passed", "right")))
+    write(tmp_path / "bob.ipynb", STUB, saying(verdict("ring", "failed", "rank 2 sent 96 bytes where 48 are enough")))
+    ended = check(tmp_path, "ada.ipynb", "bob.ipynb", "--json", "out/marks.json", "--keep", "ran")
+    assert ended.returncode == 1, ended.stderr
+    assert "bob, ring: failed: rank 2 sent 96 bytes where 48 are enough" in ended.stdout
+    assert "1 of 2 notebooks not as expected." in ended.stdout
+    marks = json.loads((tmp_path / "out" / "marks.json").read_text())
+    assert [(lab["lab"], lab["as_expected"]) for lab in marks["labs"]] == [("ada", True), ("bob", False)]
+    assert sorted(path.name for path in (tmp_path / "ran").iterdir()) == ["ada.ipynb", "bob.ipynb"]
+    assert check(tmp_path, "ada.ipynb").returncode == 0
+
+
+def test_solutions_and_ranks_reach_the_notebook(tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+    tell = f"import json, os\njson.dump([os.environ.get('LOCKSTEP_SOLUTIONS'), ranks], open({str(told)!r}, 'w'))"
+    write(tmp_path / "x.ipynb", "ranks = 4", tell)
+    assert check(tmp_path, "x.ipynb", "--solutions", "--ranks", "3").returncode == 0
+    assert json.loads(told.read_text())[0] == "1"
+    assert check(tmp_path, "x.ipynb").returncode == 0
+    assert json.loads(told.read_text()) == [None, 4]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (["--cell-limit", "3"], "a cell ran longer than 3 s"),
+        (["--lab-limit", "8"], "the notebook was still running after 8 s"),
+    ],
+)
+def test_what_hangs_is_ended_with_all_it_started(tmp_path: Path, limit: list[str], words: str) -> None:
+    pids = tmp_path / "pids"
+    write(tmp_path / "hang.ipynb", saying(verdict("before", "passed")), HANG.format(path=str(pids)))
+    ended = check(tmp_path, "hang.ipynb", *limit, "--json", "marks.json")
+    assert ended.returncode == 1, ended.stderr
+    assert words in ended.stdout
+    (lab,) = json.loads((tmp_path / "marks.json").read_text())["labs"]
+    assert (lab["passed"], lab["as_expected"]) == (1, False)  # what was said before it hung is kept
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 2
+    assert alive(started) == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("raise KeyError('x')", "raises KeyError: 'x'"),
+        ("import os; os._exit(3)", "the kernel died"),
+        ("input()", "raises"),
+    ],
+)
+def test_notebook_that_stops_is_a_failure(tmp_path: Path, cell: str, words: str) -> None:
+    write(tmp_path / "x.ipynb", "1", cell)
+    ended = check(tmp_path, "x.ipynb")
+    assert ended.returncode == 1
+    assert words in ended.stdout
+
+
+def test_interrupted_check_ends_what_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    write(tmp_path / "hang.ipynb", HANG.format(path=str(pids)))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "kit.cli", "check", "hang.ipynb"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    while not (pids.exists() and len(pids.read_text().split()) == 2):
+        assert running.poll() is None
+        time.sleep(0.1)
+    os.kill(running.pid, signal.SIGTERM)
+    _, said = running.communicate()
+    assert running.returncode == 130
+    assert "interrupted" in said
+    assert alive([int(pid) for pid in pids.read_text().split()]) == []

@@ -1,0 +1,136 @@
+"""Each lab from its first cell to its last, on real ranks, as papermill runs it: solved, and untouched."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import papermill
+import pytest
+
+from kit import resources
+
+LABS = sorted(resources.labs().glob("[0-9][0-9]_*.ipynb"))
+SCRIPTS = {"00_ranks": "meet.py", "01_collectives": "ring.py"}
+
+every_lab = pytest.mark.parametrize("path", LABS, ids=lambda path: path.stem)
+every_world = pytest.mark.parametrize("world", [2, 3], ids=lambda world: f"{world}-ranks")
+
+
+def run(path: Path, world: int, folder: Path, monkeypatch: pytest.MonkeyPatch, solutions: bool) -> dict[str, Any]:
+    """The notebook as it stands after all its cells ran; raises for a cell with an error."""
+    monkeypatch.setenv("LOCKSTEP_VERDICTS", str(folder / "verdicts.jsonl"))
+    monkeypatch.setenv("LOCKSTEP_SOLUTIONS", "1" if solutions else "0")
+    done = folder / "done.ipynb"
+    papermill.execute_notebook(
+        str(path),
+        str(done),
+        parameters={"ranks": world},
+        kernel_name="python3",
+        cwd=str(folder),
+        execution_timeout=120,
+        progress_bar=False,
+    )
+    return json.loads(done.read_text(encoding="utf-8"))
+
+
+def verdicts(folder: Path) -> Counter[str]:
+    lines = (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
+    return Counter(json.loads(line)["outcome"] for line in lines)
+
+
+def said(notebook: dict[str, Any], name: str) -> str:
+    """Everything a cell put out, as text."""
+    cell = next(cell for cell in notebook["cells"] if cell["id"] == name)
+    plain = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell["outputs"]]
+    return "\n".join("".join(text) for text in plain)
+
+
+def exercises(path: Path) -> int:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return sum("@exercise(" in "".join(cell["source"]) for cell in cells)
+
+
+def torchrun(script: Path, world: int) -> str:
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(world),
+        script.name,
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LOCKSTEP_SOLUTIONS")
+    }
+    done = subprocess.run(
+        command, cwd=script.parent, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@every_lab
+@every_world
+def test_solved(path, world, tmp_path, monkeypatch):
+    notebook = run(path, world, tmp_path, monkeypatch, solutions=True)
+    assert verdicts(tmp_path) == {"passed": exercises(path)}
+    assert all(cell.get("execution_count") for cell in notebook["cells"] if cell["cell_type"] == "code")
+    script = tmp_path / SCRIPTS[path.stem]
+    assert not re.search(r"^\s*(import|from) kit\b", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert "1" * world in torchrun(script, world)  # the sum, in which every rank put its power of ten
+
+
+@every_lab
+@every_world
+def test_untouched(path, world, tmp_path, monkeypatch):
+    notebook = run(path, world, tmp_path, monkeypatch, solutions=False)
+    assert verdicts(tmp_path) == {"not attempted": exercises(path)}
+    if world == 3:
+        PROMISES[path.stem](notebook)
+
+
+def ranks_promises(notebook: dict[str, Any]) -> None:
+    """At three ranks, what the prose of lab 00 tells the reader to look at."""
+    assert len(set(re.findall(r"process (\d+)", said(notebook, "see-hello-run")))) == 4
+    assert re.findall(r"rank (\d) of 2, local rank", said(notebook, "see-launcher-by-hand-run")) == ["0", "1"]
+    assert re.findall(r"rank (\d) of 2, local rank", said(notebook, "see-torchrun-run")) == ["0", "1"]
+    assert re.findall(r"rank (\d): (\d+)", said(notebook, "predict-memory-run")) == [
+        ("0", "1"),
+        ("1", "10"),
+        ("2", "100"),
+    ]
+    assert "rank 0 waits in all_reduce" in said(notebook, "step-alone-run")
+    assert said(notebook, "step-free-run").count("111.0") == 3
+    hang = said(notebook, "break-hang-run")
+    assert "Deadlock: ranks 0, 2 wait in all_reduce" in hang and "rank 1 finished without it" in hang
+    assert "I am 2 of 3" in said(notebook, "break-rescue-run")
+    assert "Deadlock" in said(notebook, "break-record-run")
+
+
+def collectives_promises(notebook: dict[str, Any]) -> None:
+    """At three ranks, what the prose of lab 01 tells the reader to look at."""
+    assert said(notebook, "see-all-reduce-run").count("[111, 111]") == 3
+    assert "rank 2: [333, 333]" in said(notebook, "see-reduce-scatter-run")
+    assert "rank 1: [1, 11, 21]" in said(notebook, "see-all-to-all-run")
+    assert "rank 0: 4.00 MB" in said(notebook, "predict-root-run")
+    halves = [re.findall(r"\d+", line)[1:] for line in said(notebook, "step-half-run").strip().splitlines()]
+    assert [chunks.count("111") for chunks in halves] == [1, 1, 1]
+    assert [column.count("111") for column in zip(*halves, strict=True)] == [1, 1, 1]
+    assert said(notebook, "step-hold-run").count("waits in") == 2
+    assert "1.33 x 1.33 x 1.33 x" in said(notebook, "measure-ring-run")
+    phases = said(notebook, "measure-async-step").splitlines()
+    assert [("waits in" in line) for line in phases] == [False, False, True]
+    assert "Deadlock" in said(notebook, "break-send-run")
+    assert "same operation in the same order" in said(notebook, "break-order-run")
+    assert "4 x float32" in said(notebook, "break-shape-run") and "8 x float32" in said(notebook, "break-shape-run")
+
+
+PROMISES = {"00_ranks": ranks_promises, "01_collectives": collectives_promises}

@@ -1,0 +1,68 @@
+"""Solutions that raise, hang, end their process or loop for ever: a sentence, and a cluster that goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from kit.check import Verdict, exercise, solutions, specs
+
+
+@exercise("broadcast")
+def raises_on_one_rank(x: Any, source: int) -> Any:
+    if dist.get_rank() == 1:
+        return x / undefined_name  # type: ignore[name-defined]  # noqa: F821
+    dist.recv(torch.empty_like(x), 1)
+
+
+@exercise("broadcast")
+def waits_for_nobody(x: Any, source: int) -> Any:
+    inbox = torch.empty_like(x)
+    dist.recv(inbox, source if dist.get_rank() != source else (source + 1) % dist.get_world_size())
+    return inbox
+
+
+@exercise("broadcast")
+def ends_its_process(x: Any, source: int) -> Any:
+    if dist.get_rank() == 0:
+        os._exit(3)
+    time.sleep(0.1)
+    return x.clone()
+
+
+@exercise("broadcast")
+def sends_more_than_fits(x: Any, source: int) -> Any:
+    if dist.get_rank() == source:
+        for other in range(dist.get_world_size()):
+            if other != source:
+                dist.send(torch.cat([x, x]), other)
+        return x.clone()
+    inbox = torch.empty_like(x)
+    dist.recv(inbox, source)
+    return inbox
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (raises_on_one_rank, ("rank 1", "undefined_name")),
+        (waits_for_nobody, ("recv",)),
+        (ends_its_process, ("rank 0",)),
+        (sends_more_than_fits, ("rank",)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_trouble_on_a_rank_becomes_a_sentence(
+    judged: Callable[..., Verdict], function: Callable[..., Any], words: tuple[str, ...]
+) -> None:
+    verdict = judged(function)
+    assert (verdict.status, verdict.stage) == ("failed", "values")
+    assert all(word in verdict.sentence for word in words), str(verdict)
+    after = judged(exercise("broadcast")(solutions.function(specs.find("broadcast"))))
+    assert after.passed, str(after)

@@ -1,0 +1,43 @@
+"""Looking at processes from outside, for tests of life and death."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import psutil
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Those that still run; a process that ended and waits to be reaped does not."""
+    found = []
+    for pid in pids:
+        try:
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def until(truth: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Waits for something to become true; the last value it had."""
+    deadline = time.monotonic() + seconds
+    while not (value := truth()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return value
+
+
+class Listener:
+    """Everything a connection told its subscribers."""
+
+    def __init__(self, connection: Any) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.stop = connection.subscribe(self.heard.append)
+
+    def wait(self, kind: str, seconds: float = 10.0) -> dict[str, Any]:
+        """The first message of a kind."""
+        found = until(lambda: next((message for message in self.heard if message["kind"] == kind), None), seconds)
+        assert found, f"no {kind!r} among {[message['kind'] for message in self.heard]}"
+        return found

@@ -1,0 +1,289 @@
+"""Exported scripts are plain text that torchrun and mpiexec start: run here, in processes that cannot import kit."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import linecache
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+import kit
+from kit.parallel import collectives
+from kit.parallel.collectives import ring_all_gather as gather_all
+from kit.session import per_rank
+from kit.session.export import script, write
+from kit.session.export_sources import global_names
+from kit.session.export_values import expression
+
+SCALE = 3
+TABLE = {"half": 0.5, "none": None, "shape": (2, 1)}
+OFFSETS = torch.tensor([1.0, float("inf"), 3.0])
+TRIPLE = lambda value: value * SCALE  # noqa: E731
+MODEL = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+ELSEWHERE = open
+
+
+class Mood(enum.Enum):
+    CALM = 1
+
+
+@dataclasses.dataclass
+class Settings:
+    rate: float
+    mood: Mood = Mood.CALM
+
+
+class Net(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, SCALE)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.inner(x))
+
+
+NET = Net(4)
+
+
+def loud(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def wrapper(*args: Any) -> Any:
+        return fn(*args) + 0
+
+    return wrapper
+
+
+@loud
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return TRIPLE(x) + OFFSETS[0]
+
+
+def everything(x: torch.Tensor, settings: Settings, model: nn.Module, *, note: str = "") -> list[Any]:
+    from kit.parallel.chunks import chunk_sizes
+
+    total = collectives.ring_all_reduce(helper(x))
+    parts = kit.parallel.collectives.tree_broadcast(total)
+    ranks = gather_all(torch.tensor([dist.get_rank()]))
+    width = model(torch.ones(1, 4)).shape[1] + NET(torch.ones(1, 4)).shape[1]
+    sizes = chunk_sizes(7, dist.get_world_size())
+    return [
+        parts.tolist(),
+        ranks.tolist(),
+        width,
+        sizes,
+        settings.mood.name,
+        settings.rate,
+        sqrt(4),
+        TABLE["shape"],
+        note,
+    ]
+
+
+def lecture(rank: int = 0) -> int:
+    """As scripts of lectures do: its own group, begun and ended."""
+    dist.init_process_group("gloo")
+    x = torch.tensor(dist.get_rank() + 1)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    return int(x)
+
+
+def sums(x: torch.Tensor, whole: torch.Tensor) -> list[float]:
+    dist.all_reduce(x)
+    agree = [torch.empty_like(whole) for _ in range(dist.get_world_size())]
+    dist.all_gather(agree, whole)
+    return [x.sum().item(), float(torch.equal(agree[0], agree[1])), float(whole.shape[0])]
+
+
+def uses_lockstep(x: torch.Tensor) -> torch.Tensor:
+    kit.step(sums, x)
+    return x
+
+
+def first(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def run(command: list[str], env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A process that finds torch, and no kit."""
+    (cwd / "kit.py").write_text("raise ImportError('an exported script imports kit')")
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    clean |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **env}
+    return subprocess.run(command, env=clean, cwd=cwd, capture_output=True, text=True, timeout=90)
+
+
+def torchrun(text: str, folder: Path, ranks: int = 2) -> str:
+    (folder / "exported.py").write_text(text)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={ranks}",
+        "exported.py",
+    ]
+    done = run(command, {}, folder)
+    assert done.returncode == 0, done.stderr + text
+    return done.stdout
+
+
+def test_the_ring_runs_under_torchrun(tmp_path: Path) -> None:
+    text = script(collectives.ring_all_reduce, (per_rank([torch.full((4,), 10.0**r) for r in range(2)]),), world=2)
+    assert "import kit" not in text and "from kit" not in text
+    spoken = torchrun(text, tmp_path).strip().splitlines()
+    assert spoken == ["ring_all_reduce on 2 ranks (gloo, cpu); rank 0 has tensor([11., 11., 11., 11.])"]
+
+
+def test_helpers_classes_constants_and_closures_come_along(tmp_path: Path) -> None:
+    x = per_rank([torch.tensor([1.0, 2.0]), torch.tensor([5.0, 6.0])])
+    text = script(everything, (x, Settings(0.1), MODEL), {"note": 'it\'s "quoted"'}, world=2)
+    spoken = torchrun(text, tmp_path)
+    want = [[20.0, 26.0], [0, 1], 5, [4, 3], "CALM", 0.1, 2.0, (2, 1), 'it\'s "quoted"']
+    assert spoken.strip().endswith(f"rank 0 has {want}")
+
+
+def test_code_with_a_group_of_its_own_keeps_it(tmp_path: Path) -> None:
+    text = script(lecture, world=2)
+    assert text.count("init_process_group(") == 1 and text.count("destroy_process_group(") == 1
+    assert torchrun(text, tmp_path).strip().endswith("rank 0 has 3")
+
+
+def test_large_tensors_are_drawn_alike_or_by_rank(tmp_path: Path) -> None:
+    many = per_rank([torch.randn(100), torch.randn(100)])
+    text = script(sums, (many, torch.randn(70, 2)), world=2)
+    assert "too many to write" in text
+    total, agree, rows = eval(torchrun(text, tmp_path).split("rank 0 has ")[1])
+    seeds = [torch.randn((100,), generator=torch.Generator().manual_seed(100 + rank)) for rank in range(2)]
+    assert total == pytest.approx(float(sum(seeds).sum()), abs=1e-4)
+    assert (agree, rows) == (1.0, 70.0)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+        ("PMI_RANK", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"),
+    ],
+    ids=["OpenMPI", "MPICH", "PALS"],
+)
+def test_the_environment_of_mpiexec_is_read(tmp_path: Path, names: tuple[str, ...], free_port: int) -> None:
+    text = script(collectives.tree_all_reduce, (per_rank([torch.tensor(1), torch.tensor(20)]),), world=2)
+    (tmp_path / "exported.py").write_text(text)
+    children = []
+    for rank in range(2):
+        env = dict(zip(names, map(str, (rank, 2, rank, 2)), strict=True))
+        clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        clean |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "MASTER_PORT": str(free_port), **env}
+        command = [sys.executable, "exported.py"]
+        children.append(subprocess.Popen(command, env=clean, cwd=tmp_path, stdout=-1, stderr=-1, text=True))
+    answers = [child.communicate(timeout=60) for child in children]
+    assert [child.returncode for child in children] == [0, 0], answers
+    assert answers[0][0].strip() == "tree_all_reduce on 2 ranks (gloo, cpu); rank 0 has 21" and answers[1][0] == ""
+
+
+def test_another_number_of_ranks_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "exported.py").write_text(script(first, (per_rank([1, 2, 3]),), world=3))
+    done = run([sys.executable, "exported.py"], {}, tmp_path)
+    assert done.returncode == 1 and "the arguments are for 3 ranks, not 1" in done.stderr
+
+
+def test_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions and classes of cells have no file: their text is in linecache, in the order the cells ran."""
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    cells = [
+        "import torch\nimport torch.distributed as dist\nfrom math import floor as down\n",
+        "from dataclasses import dataclass\n@dataclass\nclass Step:\n    size: int\n",
+        "%time\nstep = 'not python'\n",
+        "class Unit(torch.nn.Linear):\n    def size(self):\n        return len(self.weight)\n",
+        "factor = torch.arange(100.0)\nbatch = torch.arange(200.0)\nunit = Unit(8, down(2.5))\nRANK = 7\n",
+        "def body(x, step, batch):\n    assert Unit\n    dist.all_reduce(x)\n"
+        "    return (x * step.size + factor[2]).tolist(), unit.size(), batch.sum().item(), RANK\n",
+    ]
+    for number, cell in enumerate(cells):
+        file = f"/tmp/ipykernel_{os.getpid()}/{number}.py"
+        linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
+        if not cell.startswith("%"):
+            exec(compile(cell, file, "exec"), vars(main))
+    text = script(main.body, (torch.tensor([1.0]), main.Step(3), main.batch), world=2)
+    assert "from math import floor as down\n" in text
+    assert "factor = torch.arange(100.0)\n" in text, "a large constant is made as the cell made it"
+    assert torchrun(text, tmp_path).strip().endswith("rank 0 has ([8.0], 2, 19900.0, 7)")
+
+
+def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
+    nowhere = types.FunctionType(compile("def f(): pass", "<nowhere>", "exec").co_consts[0], {"__name__": "__main__"})
+    refused: list[tuple[str, Callable[[], Any]]] = [
+        ("kit", lambda: script(uses_lockstep, (1,))),
+        ("only a function written with def", lambda: script(TRIPLE, (1,))),
+        ("only a function written with def", lambda: script(print)),
+        ("no source is known", lambda: script(nowhere)),
+        ("make it in the function", lambda: script(first, (object(),))),
+        ("choose a folder", lambda: write(tmp_path / "no" / "such" / "x.py", first, (1,), {}, 2)),
+    ]
+    for words, call in refused:
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+def test_values_survive_as_text() -> None:
+    names = {"torch": torch, "dist": dist}
+    values: list[Any] = [
+        1,
+        -0.5,
+        float("-inf"),
+        "a\n",
+        b"b",
+        None,
+        True,
+        (1,),
+        (),
+        [],
+        [1, [2]],
+        {1, 2},
+        set(),
+        {"a": (1, 2.0)},
+    ]
+    values += [range(3), 2 + 1j, torch.float16, frozenset({1})]
+    for value in values:
+        text = expression(value, lambda thing: thing.__name__)
+        assert text is not None and eval(text, dict(names)) == value
+    tensors = [torch.tensor(1.5), torch.rand(3, 2), torch.zeros(0, 3), torch.ones(9, 9), torch.tensor([True, False])]
+    tensors += [torch.rand(2).to(torch.bfloat16), torch.tensor([[1 + 2j]]), torch.tensor([7]), torch.full((100,), 0.1)]
+    for tensor in tensors:
+        text = expression(tensor, str)
+        assert text is not None
+        again = eval(text, dict(names))
+        assert again.dtype == tensor.dtype and torch.equal(again, tensor)
+    drawn = eval(str(expression(torch.randint(3, 9, (500,)), str)), dict(names))
+    assert drawn.shape == (500,) and drawn.min() >= 3 and drawn.max() <= 8 and drawn.dtype == torch.int64
+    assert eval(str(expression(dist.ReduceOp.MAX, str)), dict(names)) == dist.ReduceOp.MAX
+
+
+def test_only_names_from_outside_count() -> None:
+    text = "def f(a, b=k):\n    c = [d for d in a if e(d)]\n    def g():\n        return c, h\n    return g\n"
+    assert global_names(text) == ["e", "h", "k"]
+
+
+@pytest.fixture
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,166 @@
+"""Every fault ends in a clear sentence, stepped and recorded, and leaves a cluster that works."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from kit.cluster.cluster import Cluster
+from kit.session.errors import RankError
+from tests.ranks import faults
+from tests.ranks.living import until
+
+
+def line(function: Callable[..., Any], offset: int) -> int:
+    return function.__code__.co_firstlineno + offset
+
+
+def works(cluster: Cluster) -> bool:
+    return all(r.tolist() == [3.0] for r in cluster.record(faults.fine, torch.ones(1)).results)
+
+
+ALIKE = [  # stepped and recorded runs end in the same sentence
+    (
+        faults.one_returns,
+        f"Deadlock: ranks 0, 2 wait in all_reduce (line {line(faults.one_returns, 2)}); rank 1 finished without it.",
+    ),
+    (
+        faults.shapes,
+        f"rank 0 calls all_reduce of 6 x float32 (line {line(faults.shapes, 1)}), "
+        f"ranks 1, 2 call all_reduce of 4 x float32 (line {line(faults.shapes, 1)}): "
+        "the shapes must be equal on every rank.",
+    ),
+    (
+        faults.operations,
+        f"ranks 0, 1 call all_reduce of 2 x float32 (line {line(faults.operations, 4)}), "
+        f"rank 2 calls broadcast of 2 x float32 (line {line(faults.operations, 2)}): "
+        "every rank of a group must call the same operation in the same order.",
+    ),
+    (
+        faults.both_send_first,
+        f"Deadlock: rank 0 waits in send to rank 1 (line {line(faults.both_send_first, 3)}), "
+        f"rank 1 waits in send to rank 0 (line {line(faults.both_send_first, 3)}): each waits for the other.",
+    ),
+    (
+        faults.raises,
+        f"rank 1 failed at line {line(faults.raises, 2)}: ValueError: boom\n"
+        f"Deadlock: ranks 0, 2 wait in all_reduce (line {line(faults.raises, 3)}); rank 1 failed without it.",
+    ),
+]
+BY_GROUP = [  # gloo may abort a process on these before every rank has spoken: the sentence is about the ranks that had
+    (faults.dtypes, r"call(s)? all_reduce of 4 x float64 .*: the dtypes must be equal on every rank\."),
+    (faults.sources, r"call(s)? broadcast from rank 1 .*: every rank must name the same source\."),
+    (
+        faults.message_too_large,
+        r"rank 0 sends 8 x float32 to rank 1 .*, rank 1 receives 4 x float32 from rank 0 .*must have the same size\.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "sentence"), ALIKE, ids=lambda v: getattr(v, "__name__", ""))
+def test_stepped(three: Cluster, function: Callable[..., Any], sentence: str) -> None:
+    session = three.step(function, torch.ones(2))
+    begin = time.monotonic()
+    state = session.finish()
+    assert time.monotonic() - begin < 5
+    for part in sentence.splitlines():
+        assert part in str(state)
+    assert works(three), "the next run begins on whole ranks by itself"
+
+
+@pytest.mark.parametrize(("function", "sentence"), ALIKE, ids=lambda v: getattr(v, "__name__", ""))
+def test_recorded(three: Cluster, function: Callable[..., Any], sentence: str) -> None:
+    with pytest.raises(RankError) as caught:
+        three.record(function, torch.ones(2))
+    assert set(str(caught.value).splitlines()) >= set(sentence.splitlines())
+    assert caught.value.trace.meta.mode == "record"
+    assert works(three)
+
+
+@pytest.mark.parametrize(("function", "pattern"), BY_GROUP, ids=lambda v: getattr(v, "__name__", ""))
+def test_what_gloo_would_die_of(three: Cluster, function: Callable[..., Any], pattern: str) -> None:
+    state = three.step(function, torch.ones(2)).finish()
+    errors = [s.error.message for s in state if s.error]
+    assert errors and all(re.search(pattern, e) for e in errors)
+    with pytest.raises(RankError, match=pattern):
+        three.record(function, torch.ones(2))
+    assert works(three)
+
+
+def test_a_rank_that_exits(three: Cluster) -> None:
+    state = three.step(faults.exits, torch.ones(2)).finish()
+    assert str(state[1]).startswith("rank 1 died: exited with code 3")
+    assert "Deadlock: ranks 0, 2 wait in all_reduce" in (state.verdict or "")
+    with pytest.raises(RankError, match="rank 1 died: exited with code 3"):
+        three.record(faults.exits, torch.ones(2))
+    assert works(three)
+
+
+def test_an_endless_loop_is_seen_and_can_be_stopped_in_its_tracks(three: Cluster) -> None:
+    session = three.step(faults.endless, torch.ones(2))
+    state = session.finish()
+    assert [s.phase for s in state] == ["waiting", "running", "waiting"]
+    assert state[1].place is not None and state[1].place.line in (line(faults.endless, 1), line(faults.endless, 2))
+    assert state.verdict is None, "a rank that runs may still come"
+    assert session.step(ranks=[1])[1].phase == "paused"
+    assert works(three)
+
+
+def test_a_long_call_in_c_blocks_nobody_else(three: Cluster) -> None:
+    session = three.step(faults.long_in_c, torch.ones(1))
+    state = session.finish(timeout=1.0)
+    assert state[1].phase == "running" and state[1].place is not None
+    assert state[1].place.line == line(faults.long_in_c, 2)
+    assert until(lambda: [s.phase for s in session.state] == ["finished"] * 3, 60), "the record goes on by itself"
+    assert session.results[0].tolist() == [3.0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["SIGKILL", "SIGSTOP"])
+def test_a_signal_to_a_rank_that_waits(three: Cluster, number: signal.Signals) -> None:
+    session = three.step(faults.fine, torch.ones(1))
+    assert session.finish(ranks=[0])[0].phase == "waiting"
+    os.kill(three.pids[0], number)
+    words = {signal.SIGKILL: "rank 0 died: killed by SIGKILL", signal.SIGSTOP: "rank 0 is stopped (SIGSTOP)"}[number]
+    assert until(lambda: words in str(session.state), 5), "without a motion"
+    begin = time.monotonic()
+    session.reset()
+    assert time.monotonic() - begin < 5
+    session.finish()
+    assert session.results[0].tolist() == [3.0]
+
+
+def test_a_stopped_rank_goes_on_when_it_is_continued(three: Cluster) -> None:
+    session = three.step(faults.fine, torch.ones(1))
+    os.kill(three.pids[1], signal.SIGSTOP)
+    assert until(lambda: session.state[1].phase == "stopped", 5)
+    os.kill(three.pids[1], signal.SIGCONT)
+    assert until(lambda: session.state[1].phase == "paused", 5)
+    assert [s.phase for s in session.finish()] == ["finished"] * 3
+
+
+def test_a_rank_killed_while_a_record_runs(three: Cluster) -> None:
+    killer = threading.Timer(0.3, os.kill, (three.pids[0], signal.SIGKILL))
+    killer.start()
+    with pytest.raises(RankError, match="rank 0 died.*SIGKILL"):
+        three.record(faults.endless, torch.ones(2))
+    killer.join()
+    assert works(three)
+
+
+def test_an_interrupted_record_leaves_a_working_cluster(three: Cluster) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    interrupt = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        three.record(faults.endless, torch.ones(2))
+    interrupt.join()
+    assert works(three)

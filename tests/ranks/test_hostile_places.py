@@ -1,0 +1,150 @@
+"""Places that are against one: a full disk, a read-only home, no home, files named like libraries, a second cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kit.cluster.cluster import Cluster
+from kit.cluster.doctor import places
+from kit.cluster.request import checked
+from tests.ranks.test_cluster import whole_sum
+
+ROOT = Path(__file__).parents[2]
+LAB = """
+import kit
+
+def meet():
+    import html, torch, torch.distributed as dist
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    return x.tolist(), hasattr(html, "escape")
+
+with kit.cluster(2, "cpu") as cluster:
+    session = kit.step(meet)
+    session.finish()
+    print(session.results, kit.record(meet).results, cluster.view.apply_sync(int), cluster.folder.parent, sep="|")
+"""
+WORKED = "[([2.0, 2.0], True), ([2.0, 2.0], True)]|[([2.0, 2.0], True), ([2.0, 2.0], True)]|[0, 0]|"
+
+
+def lab(place: Path, **change: str | None) -> subprocess.CompletedProcess[str]:
+    """Runs a small lab in the folder `place`, as a kernel would: its folder is not the first that is imported from."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **{name: text for name, text in change.items() if text}}
+    for name, text in change.items():
+        if text is None:
+            environment.pop(name, None)
+    command = [sys.executable, "-P", "-c", LAB]
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[object]:
+    """`mounted(options)`: a folder that is a file system of its own."""
+    made: list[Path] = []
+
+    def mount(options: str) -> Path:
+        folder = tmp_path / f"place{len(made)}"
+        folder.mkdir()
+        tried = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "lockstep-test", folder], capture_output=True, text=True
+        )
+        if tried.returncode:
+            pytest.skip(f"no file system can be mounted here: {tried.stderr.strip()}")
+        made.append(folder)
+        return folder
+
+    yield mount
+    for folder in made:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def full(mounted: object) -> Path:
+    folder: Path = mounted("size=4k,mode=0777")  # type: ignore[operator]
+    (folder / "filler").write_bytes(bytes(4096))
+    with pytest.raises(OSError, match="No space left"):
+        (folder / "more").write_bytes(b"x")
+    return folder
+
+
+def test_a_full_disk_where_the_run_folder_would_lie_is_passed_over(full: Path, tmp_path: Path) -> None:
+    ran = lab(tmp_path, XDG_RUNTIME_DIR=str(full))
+    assert ran.stdout.startswith(WORKED), ran.stderr
+    assert not ran.stdout.strip().endswith(str(full))
+    assert not [path for path in full.iterdir() if path.name.startswith("lockstep")], "half a folder was left"
+
+
+def test_a_full_disk_that_was_asked_for_is_refused_in_words(full: Path) -> None:
+    with pytest.raises(ValueError, match=r"\(No space left on device\): name a folder of your own"):
+        Cluster(checked(2, "cpu", folder=str(full)))
+    found = places.run_folder(str(full))
+    assert found.status == "problem" and "No space left" in found.fix
+    assert "No space left" in places.home(str(full)).found
+
+
+def test_a_full_home_stops_no_rank(full: Path, tmp_path: Path) -> None:
+    ran = lab(tmp_path, HOME=str(full), IPYTHONDIR=None)
+    assert ran.stdout.startswith(WORKED), ran.stderr
+
+
+def test_a_read_only_home_stops_no_rank(mounted: object, tmp_path: Path) -> None:
+    home: Path = mounted("ro")  # type: ignore[operator]
+    ran = lab(tmp_path, HOME=str(home), IPYTHONDIR=None)
+    assert ran.stdout.startswith(WORKED), ran.stderr
+    found = places.home(str(home))
+    assert found.status == "problem" and "Read-only file system" in found.found
+
+
+@pytest.mark.parametrize("home", ["/no/such/home", None], ids=["missing", "unset"])
+def test_no_home_stops_no_rank(tmp_path: Path, home: str | None) -> None:
+    ran = lab(tmp_path, HOME=home, IPYTHONDIR=None)
+    assert ran.stdout.startswith(WORKED), ran.stderr
+
+
+def test_files_named_like_libraries_are_not_imported(tmp_path: Path) -> None:
+    for name in ("html.py", "torch.py", "numpy.py", "zmq.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong one')\n")
+    ran = lab(tmp_path)
+    assert ran.stdout.startswith(WORKED), ran.stderr
+
+
+def test_a_notebook_beside_such_files_works(tmp_path: Path) -> None:
+    import nbclient
+    import nbformat
+
+    for name in ("html.py", "torch.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong one')\n")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(LAB)])
+    nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    said = "".join(output.get("text", "") for output in notebook.cells[0].outputs)
+    assert WORKED in said
+
+
+def test_two_clusters_at_once_do_not_meet() -> None:
+    with Cluster(checked(2, "cpu")) as one, Cluster(checked(3, "cpu")) as other:
+        assert one.folder != other.folder and not set(one.processes) & set(other.processes)
+        both = one.view.apply_async(whole_sum), other.view.apply_async(whole_sum)
+        assert [asked.get(timeout=20) for asked in both] == [[3.0] * 2, [6.0] * 3]
+        before = other.pids
+        one.reset()
+        assert other.pids == before and other.view.apply_sync(whole_sum) == [6.0] * 3
+        one.stop()
+        assert other.running and other.view.apply_sync(whole_sum) == [6.0] * 3
+
+
+def test_a_rank_that_died_before_the_first_run_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    import signal
+
+    from tests.ranks.living import until
+
+    with Cluster(checked(2, "cpu")) as cluster:
+        os.kill(cluster.pids[1], signal.SIGKILL)
+        assert until(lambda: cluster.lost)
+        assert cluster.record(whole_sum).results == [3.0, 3.0]
+    assert "rank 1 died (killed by SIGKILL)" in capsys.readouterr().out

@@ -1,0 +1,47 @@
+"""Simulated worlds beside real ranks: what the reference collectives really send, re-timed, is what is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from kit.cluster.cluster import Cluster
+from kit.cost import predict
+from kit.cost.worlds import simulated
+from kit.parallel import collectives
+from kit.trace.facts import Trace
+
+LINK = {"latency": 1e-5, "bandwidth": 1e9}
+COUNT = 12_000  # elements: a chunk on 2 or 3 ranks is a whole number of microseconds long
+
+
+def seen(trace: Trace) -> list[list[tuple[str, int | None, int, int | None, int | None]]]:
+    """Each rank's messages in order, with their times."""
+    return [[(op.name, op.peer, op.payload, op.began, op.ended) for op in rank.operations] for rank in trace.ranks]
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        collectives.ring_all_reduce,
+        collectives.ring_reduce_scatter,
+        collectives.tree_broadcast,
+        collectives.tree_all_reduce,
+        collectives.halving_doubling_all_reduce,
+        collectives.all_to_all,
+        collectives.broadcast_from_root,
+        collectives.all_reduce_via_root,
+    ],
+)
+def test_the_real_run_re_timed_is_the_simulated_one(ranks: Cluster, algorithm: Callable[..., torch.Tensor]) -> None:
+    real = predict(ranks.record(algorithm, torch.ones(COUNT)).trace, compute=0, **LINK)
+    made = simulated(algorithm.__name__, ranks.size, 4 * COUNT, **LINK).trace()
+    assert seen(made) == seen(real)
+
+
+def test_gathering_too(ranks: Cluster) -> None:
+    piece = torch.ones(COUNT // ranks.size)
+    real = predict(ranks.record(collectives.ring_all_gather, piece).trace, compute=0, **LINK)
+    assert seen(simulated("ring_all_gather", ranks.size, 4 * COUNT, **LINK).trace()) == seen(real)

@@ -1,0 +1,92 @@
+"""Which notebooks a request names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kit import resources
+from kit.instructor.notebooks import exercises_in, find
+from kit.instructor.run import Settings, run
+from tests.unit.instructor.notebooks import write
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A learner's folder with a copy of two labs."""
+    for name in ("00_ranks", "01_collectives"):
+        write(tmp_path / "labs" / f"{name}.ipynb", "1")
+    return tmp_path
+
+
+@pytest.mark.parametrize("word", ["1", "01", "collectives", "01_collectives", "labs/01_collectives.ipynb"])
+def test_a_lab_has_several_names(copy: Path, word: str) -> None:
+    assert [notebook.path for notebook in find([word], copy)] == [copy / "labs" / "01_collectives.ipynb"]
+
+
+def test_no_name_means_all_labs(copy: Path) -> None:
+    assert [notebook.name for notebook in find([], copy)] == ["00_ranks", "01_collectives"]
+
+
+def test_each_notebook_comes_once_in_the_order_asked_for(copy: Path) -> None:
+    assert [notebook.name for notebook in find(["01", "ranks", "collectives"], copy)] == ["01_collectives", "00_ranks"]
+
+
+def test_copies_are_not_shipped_and_the_shipped_ones_are(copy: Path, tmp_path: Path) -> None:
+    assert not any(notebook.shipped for notebook in find([], copy))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shipped = find([], elsewhere)
+    assert all(notebook.shipped for notebook in shipped)
+    assert {notebook.path.parent for notebook in shipped} == {resources.labs().resolve()}
+
+
+def test_a_folder_means_its_notebooks(copy: Path) -> None:
+    for name in ("ada", "bob"):
+        write(copy / "handed-in" / f"{name}.ipynb", "1")
+    assert [notebook.name for notebook in find(["handed-in"], copy)] == ["ada", "bob"]
+
+
+def test_notebooks_of_one_name_are_told_apart(copy: Path) -> None:
+    for name in ("ada", "bob"):
+        write(copy / name / "01_collectives.ipynb", "1")
+    found = find(["ada/01_collectives.ipynb", "bob/01_collectives.ipynb", "00"], copy)
+    assert [notebook.name for notebook in found] == ["ada/01_collectives", "bob/01_collectives", "00_ranks"]
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("99", "There is no lab '99' in .*: it has 00 ranks, 01 collectives"),
+        ("gone.ipynb", "There is no notebook gone.ipynb here"),
+        ("notes.txt", "does not end in .ipynb"),
+        ("empty", "There is no notebook in the folder empty"),
+        ("torn.ipynb", "is not a notebook that can be read"),
+        ("list.ipynb", "is not a notebook that can be read"),
+    ],
+)
+def test_nonsense_is_answered_with_what_there_is(copy: Path, word: str, sentence: str) -> None:
+    (copy / "empty").mkdir()
+    (copy / "notes.txt").write_text("")
+    (copy / "torn.ipynb").write_text("{")
+    (copy / "list.ipynb").write_text("[]")
+    with pytest.raises(ValueError, match=sentence):
+        find([word], copy)
+
+
+def test_a_file_that_is_no_notebook_does_not_keep_the_others_from_being_run(copy: Path) -> None:
+    (copy / "torn.ipynb").write_text("{")
+    torn, good = find(["torn.ipynb", "00"], copy)
+    assert good.unreadable is None
+    assert "torn.ipynb is not a notebook that can be read" in (torn.unreadable or "")
+    outcome = run(torn, Settings(), copy / "never-made")
+    assert not outcome.as_expected and outcome.trouble == torn.unreadable
+    assert not (copy / "never-made").exists()
+
+
+def test_exercises_are_read_from_code_cells(tmp_path: Path) -> None:
+    stub = '@exercise("ring")\ndef ring(x):\n    raise NotAttempted\n'
+    other = "@kit.exercise('tree', hints=3)\ndef tree(x):\n    return x\n"
+    notebook = write(tmp_path / "x.ipynb", stub, other, "# @exercise('no')", "print('@exercise(\"no\")')")
+    assert exercises_in(notebook) == ("ring", "tree")
