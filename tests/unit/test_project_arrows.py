@@ -22,6 +22,7 @@ ARROWS = {
     "trace": set(),
     "cost": {"trace"},
     "parallel": set(),
+    "gpt": {"parallel"},
     "probe": {"trace"},
     "cluster": {"probe", "trace"},
     "session": {"cluster", "probe", "trace", "cost"},
