@@ -73,9 +73,14 @@ class Recorded:
             entries = together[self._operations[rank][index].match]
             sentence = disagreement(sorted(entries, key=lambda op: op.rank)) if len(entries) > 1 else None
             if sentence is not None:
-                return sentence
+                return None if self._patient and self._may_come(entries) else sentence
         missing = {r: self.missing(r) for r in self._waits}
         return deadlock(states, {r: m for r, m in missing.items() if m})
+
+    def _may_come(self, entries: Sequence[Operation]) -> bool:
+        """Whether a rank that has not issued its part still runs: said of all its ranks the sentence is clearer."""
+        there = {op.rank for op in entries} | self._ended | self._waits.keys()
+        return not there.issuperset(entries[0].ranks)
 
     def _has_message_for(self, receive: Operation) -> bool:
         taken: Counter[str] = Counter()

@@ -15,18 +15,18 @@ import torch
 import torch.distributed as dist
 
 from kit.probe.link import Throttle
-from kit.probe.operations import READERS, Draft, read
+from kit.probe.operations import READERS, Draft
 
 NAME = "lockstep"
 CONFIG = f"cpu:{NAME},cuda:{NAME}"
 
-Launch = Callable[[], dist.Work]
+Launch = Callable[..., dist.Work]  # of a receive from any source it may be told the source that was met
 
 
 class Observer(Protocol):
     throttle: Throttle | None  # holds real messages back where links are to be slow
 
-    def perform(self, group: ObservedGroup, draft: Draft, launch: Callable[..., dist.Work]) -> dist.Work: ...
+    def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work: ...
 
     def joining(self, name: str, ranks: tuple[int, ...]) -> AbstractContextManager[None]: ...
 
@@ -93,11 +93,6 @@ class ObservedGroup(dist.ProcessGroup):
         """Coalesced calls are seen and sent one by one."""
         self._coalesced = []
 
-    def _issued(self, work: dist.Work) -> dist.Work:
-        if self._coalesced is not None:
-            self._coalesced.append(work)
-        return work
-
     def _end_coalescing(self, device: torch.device) -> dist.Work:
         works, self._coalesced = self._coalesced or [], None
         return _Together(works)
@@ -119,32 +114,25 @@ class _Together(dist.Work):
         return all(work.is_completed() for work in self._works)
 
 
-def _observed(method: str) -> Callable[..., dist.Work]:
+def _observed(method: str, read: Callable[..., Draft]) -> Callable[..., dist.Work]:
     def call(self: ObservedGroup, *arguments: Any, **options: Any) -> dist.Work:
-        inner = getattr(self.inner, method)
-        observer = self._watch.observer
-        if observer is None:
-            return self._issued(inner(*arguments, **options))
-
-        draft = read(method, arguments)
-
         def launch(source: int | None = None) -> dist.Work:
-            def issue() -> dist.Work:
-                if source is not None:  # a receive from any source that has met its sender
-                    return self.inner.recv(arguments[0], source, arguments[1])
-                return inner(*arguments, **options)
+            if source is not None:
+                return self.inner.recv(arguments[0], source, arguments[1])
+            return getattr(self.inner, method)(*arguments, **options)
 
-            throttle = observer.throttle
-            return issue() if throttle is None else throttle.issue(draft, self.ranks, issue)
-
-        return self._issued(observer.perform(self, draft, launch))
+        observer = self._watch.observer
+        work = launch() if observer is None else observer.perform(self, read(*arguments), launch)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
 
     call.__name__ = method
     return call
 
 
-for _method in READERS:
-    setattr(ObservedGroup, _method, _observed(_method))
+for _method, _read in READERS.items():
+    setattr(ObservedGroup, _method, _observed(_method, _read))
 
 
 def register(watch: Watch, nccl: bool) -> None:

@@ -7,15 +7,15 @@ one wrong number in a sentence, so there is no lock.
 
 from __future__ import annotations
 
-import ast
+import marshal
 import mmap
 import struct
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kit.trace.facts import Operation, Place, Region
 
-if TYPE_CHECKING:
-    from kit.probe.ledger import Entry
+# name, match, ranks, the first tensor's (role, shape, dtype) or None, peer, tag, root: as in Operation
+Note = tuple[str, str, tuple[int, ...], tuple[Any, tuple[int, ...], str] | None, int | None, int | None, int | None]
 
 PAGE = 4096
 _HEADER = struct.Struct("<qqH")  # line, operations issued, length of the text
@@ -41,27 +41,14 @@ class Blackbox:
     def at_line(self, line: int) -> None:
         self._lines.pack_into(self._memory, self._start, line)
 
-    def in_operation(self, operation: Operation | Entry) -> None:
-        """Notes the operation about to run, so that it is known should it be the last."""
-        region = operation.regions[0] if operation.regions else None
-        body = repr(
-            (
-                operation.name,
-                operation.match,
-                operation.ranks,
-                (region.role, region.shape, region.dtype) if region else None,
-                operation.peer,
-                operation.tag,
-                operation.root,
-                operation.reduce,
-            )
-        ).encode()
-        if len(body) > _TEXT:
-            body = b""
-        line = operation.place.line if operation.place else 0
-        _HEADER.pack_into(self._memory, self._start, line, operation.index + 1, len(body))
-        begin = self._start + _HEADER.size
-        self._memory[begin : begin + len(body)] = body
+    def in_operation(self, line: int, index: int, note: Note) -> None:
+        """Notes the operation about to run, so that it is known should it be the last. line: 0 where unknown."""
+        body = marshal.dumps(note)
+        length = len(body) if len(body) <= _TEXT else 0
+        memory, begin = self._memory, self._start
+        _HEADER.pack_into(memory, begin, line, index + 1, length)
+        begin += _HEADER.size
+        memory[begin : begin + length] = body[:length]
 
     def line(self) -> int:
         """The last line seen; 0 when none was."""
@@ -74,9 +61,7 @@ class Blackbox:
         text = bytes(self._memory[begin : begin + length])
         if not text:
             return None
-        name, match, ranks, region, peer, tag, root, reduce = ast.literal_eval(text.decode())
-        regions = (Region(region[0], 0, 0, region[1], region[2]),) if region else ()
+        name, match, ranks, first, peer, tag, root = marshal.loads(text)
+        regions = (Region(first[0], 0, 0, first[1], first[2]),) if first else ()
         place = Place("", line, "")
-        return Operation(
-            rank, issued - 1, name, "", ranks, match, place, regions, 0, 0, peer=peer, tag=tag, root=root, reduce=reduce
-        )
+        return Operation(rank, issued - 1, name, "", ranks, match, place, regions, 0, 0, peer=peer, tag=tag, root=root)

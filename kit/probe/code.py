@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from types import FrameType
+from types import CodeType, FrameType
 
 from kit.trace.facts import Place
 
@@ -20,6 +20,7 @@ class Code:
         self.root_file = root_file
         self._kinds = dict.fromkeys(sources, OWN)
         self._statements = {file: statement_starts(lines) for file, lines in sources.items()}
+        self._places: dict[tuple[CodeType, int], Place] = {}
 
     def kind(self, file: str) -> int:
         kind = self._kinds.get(file)
@@ -58,17 +59,22 @@ class Code:
         return found[::-1]
 
     def place_of(self, frame: FrameType) -> Place:
-        file = frame.f_code.co_filename
-        return Place(file, self.line(file, frame.f_lineno), frame.f_code.co_name)
+        key = (frame.f_code, frame.f_lineno)
+        place = self._places.get(key)
+        if place is None:
+            file = frame.f_code.co_filename
+            place = self._places[key] = Place(file, self.line(file, frame.f_lineno), frame.f_code.co_name)
+        return place
 
     def place(self, frame: FrameType | None) -> Place | None:
         """Where a person would say the frame stands: the innermost line in the foreground, else in the references."""
         fallback = None
         kinds = self._kinds  # looked up here directly: this runs at every operation of a recorded function
         while frame is not None:
-            if kinds.get(frame.f_code.co_filename) != OTHER and self.is_stepped(frame):
-                if self.is_foreground(frame.f_code.co_filename):
-                    return self.place_of(frame)
+            code = frame.f_code
+            if kinds.get(code.co_filename) != OTHER and self.is_stepped(frame):
+                if self.is_foreground(code.co_filename):
+                    return self._places.get((code, frame.f_lineno)) or self.place_of(frame)
                 fallback = fallback or frame
             frame = frame.f_back
         return self.place_of(fallback) if fallback is not None else None

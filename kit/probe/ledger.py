@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from kit.probe.blackbox import Blackbox
 from kit.probe.code import Code
-from kit.probe.operations import POINT_TO_POINT, Draft
-from kit.trace.facts import Operation, Place, Region
+from kit.probe.operations import POINT_TO_POINT, Draft, Seen, dtype_name, payload_of, reduce_name, region
+from kit.trace.facts import Operation, Place
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One operation on the way from asked for to done. `fact()` freezes what is known by now."""
+    """One operation on the way from asked for to done. `fact()` freezes what is known by now.
+
+    Made at every operation of a loop that is recorded at full speed: what can be worked out later is.
+    """
 
     rank: int
     index: int
@@ -26,13 +30,13 @@ class Entry:
     ranks: tuple[int, ...]
     match: str
     place: Place | None
-    regions: tuple[Region, ...]
-    payload: int
+    seen: list[Seen]
+    whole: str
     issued: int
     peer: int | None
     tag: int | None
     root: int | None
-    reduce: str | None
+    reduce: Any
     began: int | None = None
     ended: int | None = None
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -48,8 +52,8 @@ class Entry:
             ranks=self.ranks,
             match=self.match,
             place=self.place,
-            regions=self.regions,
-            payload=self.payload,
+            regions=tuple(map(region, self.seen)),
+            payload=payload_of(self.seen, self.whole),
             issued=self.issued,
             began=self.began,
             ended=self.ended,
@@ -57,44 +61,43 @@ class Entry:
             peer=self.peer,
             tag=self.tag,
             root=self.root,
-            reduce=self.reduce,
+            reduce=None if self.reduce is None else reduce_name(self.reduce),
             error=self.error,
         )
 
 
 class Ledger:
-    """Opens an entry for each operation; knows the order per group and per pair of ranks that makes matches."""
+    """Opens an entry for each operation, and notes it in the black box; knows the order that makes matches."""
 
-    def __init__(self, rank: int, code: Code, worker: int) -> None:
+    def __init__(self, rank: int, code: Code, worker: int, blackbox: Blackbox) -> None:
         self.entries: list[Entry] = []
+        self._blackbox = blackbox
         self._rank = rank
         self._code = code
         self._worker = worker  # ident of the thread that runs the learner's function
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def open(self, draft: Draft, group: str, ranks: tuple[int, ...]) -> Entry:
-        place = self.place()
-        peer = None if draft.peer is None else (ranks[draft.peer] if draft.peer >= 0 else -1)
-        root = None if draft.root is None else ranks[draft.root]
+    def open(self, draft: Draft, group: str, ranks: tuple[int, ...], frame: FrameType | None) -> Entry:
+        """frame: where the operation was asked for, in the calling thread."""
+        place = self._code.place(frame) if threading.get_ident() == self._worker else self.place()
+        name, seen, peer, tag, root = draft.name, draft.seen(), draft.peer, draft.tag, draft.root
+        if peer is not None and peer >= 0:
+            peer = ranks[peer]
+        if root is not None:
+            root = ranks[root]
+        whole, reduce = draft.whole, draft.reduce
         with self._lock:
+            index = len(self.entries)
+            match = self._match(name, group, peer, tag)
+            issued = time.monotonic_ns()
             entry = Entry(
-                rank=self._rank,
-                index=len(self.entries),
-                name=draft.name,
-                group=group,
-                ranks=ranks,
-                match=self._match(draft.name, group, peer, draft.tag),
-                place=place,
-                regions=draft.regions(),
-                payload=draft.payload,
-                issued=time.monotonic_ns(),
-                peer=peer,
-                tag=draft.tag,
-                root=root,
-                reduce=draft.reduce,
+                self._rank, index, name, group, ranks, match, place, seen, whole, issued, peer, tag, root, reduce
             )
             self.entries.append(entry)
+        first = (seen[0][0], tuple(seen[0][3]), dtype_name(seen[0][4])) if seen else None
+        line = 0 if place is None else place.line
+        self._blackbox.in_operation(line, index, (name, match, ranks, first, peer, tag, root))
         return entry
 
     def found_source(self, entry: Entry, source: int) -> None:

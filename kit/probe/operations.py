@@ -1,19 +1,21 @@
 """What a process group is asked to do, read as facts before it is done.
 
-`read(method, arguments)` turns one call on a c10d ProcessGroup (the face that DDP, FSDP2, DTensor, functional
-collectives and
-torch.distributed's own functions all end in) into a `Draft`: the public name, the memory it touches, and what must
-agree between the ranks.
+`READERS[method](*arguments)` turns one call on a c10d ProcessGroup (the face that DDP, FSDP2, DTensor, functional
+collectives and torch.distributed's own functions all end in) into a `Draft`: the public name, the memory it touches,
+and what must agree between the ranks. All of it runs at every operation of a loop that is recorded at full speed, with
+the processor's caches full of the learner's own work, so it is short.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from kit.trace.facts import Region
 
@@ -27,22 +29,45 @@ class Draft:
     name: str
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor]
-    in_place: bool = False  # inputs are outputs
-    payload: int = 0
+    whole: str = "in"  # where the whole buffer of the formulas is: "in", "out" or, for what works in place, "inout"
     root: int | None = None
     peer: int | None = None  # -1: any source
     tag: int | None = None
-    reduce: str | None = None
+    reduce: Any = None  # c10d's own ReduceOp
 
-    def regions(self) -> tuple[Region, ...]:
-        if self.in_place:
-            return tuple(region(t, "inout") for t in self.inputs)
-        return tuple(region(t, "in") for t in self.inputs) + tuple(region(t, "out") for t in self.outputs)
+    @property
+    def payload(self) -> int:
+        """Bytes of the whole buffer; a rank without one counts the piece it hands in or is given."""
+        first, second = (self.outputs, self.inputs) if self.whole == "out" else (self.inputs, self.outputs)
+        return nbytes(first) or nbytes(second)
+
+    def seen(self) -> list[Seen]:
+        """The tensors as they are now: regions in the making, since the tensors themselves must not be kept."""
+        found: list[Seen] = []
+        role = "inout" if self.whole == "inout" else "in"
+        for tensors in (self.inputs,) if role == "inout" else (self.inputs, self.outputs):
+            for t in tensors:
+                storage, offset = (t.untyped_storage()._cdata, t.storage_offset()) if t.layout is _DENSE else (0, 0)
+                found.append((role, storage, offset, t.shape, t.dtype))
+            role = "out"
+        return found
 
 
-def region(tensor: torch.Tensor, role: Any) -> Region:
-    offset = int(tensor.storage_offset()) if tensor.layout == torch.strided else 0
-    return Region(role, storage_of(tensor), offset, tuple(tensor.shape), dtype_of(tensor))
+Seen = tuple[Any, int, Any, torch.Size, torch.dtype]  # role, storage, offset, shape, dtype
+_DENSE = torch.strided
+
+
+def region(seen: Seen) -> Region:
+    role, storage, offset, shape, dtype = seen
+    return Region(role, storage, int(offset), tuple(shape), dtype_name(dtype))
+
+
+def payload_of(seen: list[Seen], whole: str) -> int:
+    """`Draft.payload`, from what was noted."""
+    by_role = {"in": 0, "out": 0, "inout": 0}
+    for role, _, _, shape, dtype in seen:
+        by_role[role] += math.prod(shape) * dtype.itemsize
+    return by_role[whole] or by_role["in"] or by_role["out"]
 
 
 def storage_of(tensor: torch.Tensor) -> int:
@@ -51,49 +76,50 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 def dtype_of(tensor: torch.Tensor) -> str:
-    return _dtype_name(tensor.dtype)
+    return dtype_name(tensor.dtype)
 
 
 @cache
-def _dtype_name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
 def nbytes(tensors: list[torch.Tensor]) -> int:
-    return sum(t.numel() * t.element_size() for t in tensors)
+    return sum(t.nbytes for t in tensors)
 
 
 def _flat(tensors: Any) -> list[torch.Tensor]:
     """Tensors of a tensor, a list, or the list of lists that c10d wraps around per-device lists."""
     if isinstance(tensors, torch.Tensor):
         return [tensors]
+    if tensors and isinstance(tensors[0], torch.Tensor):
+        return list(tensors)
     return [t for item in (tensors or []) for t in _flat(item)]
 
 
-def _reduce_name(options: Any) -> str | None:
-    op = getattr(options, "reduceOp", options)
-    return _enum_name(getattr(op, "op", op))
-
-
-@cache
-def _enum_name(op: Any) -> str | None:
-    """Remembered: it is asked for at every reduction of a loop that is to run at full speed."""
-    name = str(op).rsplit(".", 1)[-1]
-    return name if name.isupper() else None
+def reduce_name(op: Any) -> str | None:
+    """'SUM', 'AVG', ... of a ReduceOp or of the options of a reduction; nothing said is a sum."""
+    name = str(getattr(op, "op", op)).rsplit(".", 1)[-1]
+    return name if name.isupper() else "SUM"
 
 
 def _options(arguments: tuple[Any, ...], position: int) -> Any:
     return arguments[position] if len(arguments) > position else None
 
 
-def _in_place(name: str) -> Callable[..., Draft]:
-    def reader(*arguments: Any) -> Draft:
-        tensors, options = _flat(arguments[0]), _options(arguments, 1)
-        root = getattr(options, "rootRank", None) if name in ("broadcast", "reduce") else None
-        reduce = None if name == "broadcast" else (_reduce_name(options) or "SUM")
-        return Draft(name, tensors, tensors, in_place=True, payload=nbytes(tensors), root=root, reduce=reduce)
+def _all_reduce(tensors: Any, options: Any = dist.ReduceOp.SUM, *_: Any) -> Draft:
+    flat = _flat(tensors)
+    return Draft("all_reduce", flat, flat, "inout", reduce=getattr(options, "reduceOp", options))
 
-    return reader
+
+def _reduce(tensors: Any, options: Any, op: Any = dist.ReduceOp.SUM, *_: Any) -> Draft:
+    flat, root = _flat(tensors), getattr(options, "rootRank", options)
+    return Draft("reduce", flat, flat, "inout", root=root, reduce=getattr(options, "reduceOp", op))
+
+
+def _broadcast(tensors: Any, options: Any = 0, *_: Any) -> Draft:
+    flat = _flat(tensors)
+    return Draft("broadcast", flat, flat, "inout", root=getattr(options, "rootRank", options))
 
 
 def _gather(name: str) -> Callable[..., Draft]:
@@ -102,7 +128,7 @@ def _gather(name: str) -> Callable[..., Draft]:
     def reader(*arguments: Any) -> Draft:
         outputs, inputs = _flat(arguments[0]), _flat(arguments[1])
         root = getattr(_options(arguments, 2), "rootRank", None) if name == "gather" else None
-        return Draft(name, inputs, outputs, payload=nbytes(outputs) or nbytes(inputs), root=root)
+        return Draft(name, inputs, outputs, "out", root=root)
 
     return reader
 
@@ -113,33 +139,34 @@ def _scatter(name: str) -> Callable[..., Draft]:
     def reader(*arguments: Any) -> Draft:
         outputs, inputs, options = _flat(arguments[0]), _flat(arguments[1]), _options(arguments, 2)
         root = getattr(options, "rootRank", None) if name == "scatter" else None
-        reduce = (_reduce_name(options) or "SUM") if name == "reduce_scatter" else None
-        return Draft(name, inputs, outputs, payload=nbytes(inputs) or nbytes(outputs), root=root, reduce=reduce)
+        reduce = getattr(options, "reduceOp", dist.ReduceOp.SUM) if name == "reduce_scatter" else None
+        return Draft(name, inputs, outputs, root=root, reduce=reduce)
 
     return reader
 
 
 def _all_to_all(outputs: Any, inputs: Any, *_: Any) -> Draft:
-    return Draft("all_to_all", _flat(inputs), _flat(outputs), payload=nbytes(_flat(inputs)))
+    return Draft("all_to_all", _flat(inputs), _flat(outputs))
 
 
 def _send(tensors: Any, peer: int, tag: int) -> Draft:
-    return Draft("send", _flat(tensors), [], payload=nbytes(_flat(tensors)), peer=peer, tag=tag)
+    return Draft("send", _flat(tensors), [], peer=peer, tag=tag)
 
 
 def _recv(tensors: Any, peer: int, tag: int) -> Draft:
-    return Draft("recv", [], _flat(tensors), payload=nbytes(_flat(tensors)), peer=peer, tag=tag)
+    return Draft("recv", [], _flat(tensors), "out", peer=peer, tag=tag)
 
 
 def _barrier(*_: Any) -> Draft:
     return Draft("barrier", [], [])
 
 
+# By the method of a c10d ProcessGroup: the facts of one call on it.
 READERS: dict[str, Callable[..., Draft]] = {
-    "broadcast": _in_place("broadcast"),
-    "allreduce": _in_place("all_reduce"),
-    "allreduce_coalesced": _in_place("all_reduce"),
-    "reduce": _in_place("reduce"),
+    "broadcast": _broadcast,
+    "allreduce": _all_reduce,
+    "allreduce_coalesced": _all_reduce,
+    "reduce": _reduce,
     "allgather": _gather("all_gather"),
     "allgather_coalesced": _gather("all_gather"),
     "_allgather_base": _gather("all_gather"),
@@ -161,8 +188,3 @@ READERS: dict[str, Callable[..., Draft]] = {
     "recv_anysource": lambda tensors, tag: _recv(tensors, -1, tag),
     "barrier": _barrier,
 }
-
-
-def read(method: str, arguments: tuple[Any, ...]) -> Draft:
-    """The facts of one call on a process group."""
-    return READERS[method](*arguments)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from kit.probe.asleep import Sleep
-from kit.probe.backend import ObservedGroup
+from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.ledger import Entry, wait_began
 from kit.probe.operations import Draft
 from kit.probe.run import Run, naming_of_group
@@ -48,10 +49,12 @@ class RecordRun(Run):
         self.note_promises()
         self.tell("operations", operations=self.ledger.facts())
 
-    def perform(self, group: ObservedGroup, draft: Draft, launch: Callable[..., dist.Work]) -> dist.Work:
+    def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work:
         if self._promised:
             self.note_promises()
-        entry = self.open(group.label, group.ranks, draft)
+        entry = self.ledger.open(draft, group.label, group.ranks, sys._getframe(2))
+        if self.throttle is not None:
+            launch = self.over_links(group, draft, launch, entry.issued)
         work = RecordedWork(self, entry, launch(), self._clock)
         entry.keep = work if self._clock is None else None
         return work
@@ -68,14 +71,18 @@ class RecordRun(Run):
         if backward not in (-1, self._noted_after):
             self._noted_after = backward
             queue = torch.autograd.Variable._execution_engine.queue_callback
-            queue(lambda: queue(self.note_promises))
+            queue(partial(queue, self.note_promises))
 
     def note_promises(self) -> None:
-        self._promised = [work for work in self._promised if not work.note_if_done()]
+        still = []
+        for work in self._promised:
+            if not work.note_if_done():
+                still.append(work)
+        self._promised = still
 
     @contextmanager
     def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
-        entry = self.open(name, ranks, Draft(naming_of_group(), [], []))
+        entry = self.ledger.open(Draft(naming_of_group(), [], []), name, ranks, sys._getframe(1))
         self.waiting = (entry, entry.issued * 1e-9)
         try:
             yield
@@ -183,11 +190,12 @@ class RecordedWork(dist.Work):
 
     def note_if_done(self) -> bool:
         """Whether the future has come; then the operation has ended by now."""
-        if self.promised():
+        if self._future is not None and not self._future.done():
             return False
-        if self._clock is None and self._entry.ended is None:
-            self._entry.ended = time.monotonic_ns()
-        self._entry.keep = None
+        entry = self._entry
+        if self._clock is None and entry.ended is None:
+            entry.ended = time.monotonic_ns()
+        entry.keep = None
         return True
 
 

@@ -22,7 +22,7 @@ from kit.probe.blackbox import Blackbox
 from kit.probe.capture import Capture
 from kit.probe.code import Code
 from kit.probe.delta import Encoder
-from kit.probe.ledger import Entry, Ledger
+from kit.probe.ledger import Ledger
 from kit.probe.link import Throttle
 from kit.probe.operations import Draft
 from kit.probe.output import Printed
@@ -50,9 +50,9 @@ class Run:
         self.blackbox = blackbox
         self.device = device
         links = request.get("links")
-        self.throttle = Throttle(links, rank, device) if links is not None else None
+        self.throttle = Throttle(links, rank, device, self.id) if links is not None else None
         self.code = Code(request["sources"], request["root_file"])
-        self.ledger = Ledger(rank, self.code, self.worker)
+        self.ledger = Ledger(rank, self.code, self.worker, blackbox)
         self.printed = Printed()
         self.capture = Capture(self.code, request["budget"])
         self.released = time.monotonic_ns()
@@ -103,10 +103,12 @@ class Run:
     def abort(self, reason: str) -> None:
         self.aborted = reason
 
-    def open(self, group: str, ranks: tuple[int, ...], draft: Draft) -> Entry:
-        entry = self.ledger.open(draft, group, ranks)
-        self.blackbox.in_operation(entry)
-        return entry
+    def over_links(self, group: ObservedGroup, draft: Draft, launch: Launch, asked: int | None = None) -> Launch:
+        """`launch` as it is, or held back where links are throttled. asked: when, in ns; None: when it is launched."""
+        throttle = self.throttle
+        if throttle is None:
+            return launch
+        return lambda *source: throttle.issue(draft, group.label, group.ranks, lambda: launch(*source), asked)
 
     def report_stop(self, phase: str, frames: tuple[Frame, ...], about_to: str | None = None, **more: Any) -> None:
         """Posts where the rank stands, what it holds and what it did since it was last released."""

@@ -65,13 +65,14 @@ class StepRun(Run):
     def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work:
         if self._motion.how == "to_collective" and threading.get_ident() == self.worker:
             self._pause(sys._getframe(2), about_to=draft.name)
-        return self._post(self.open(group.label, group.ranks, draft), draft, launch)
+        entry = self.ledger.open(draft, group.label, group.ranks, sys._getframe(2))
+        return self._post(entry, draft, self.over_links(group, draft, launch))
 
     @contextmanager
     def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
         """The members of a new group meet here first: their rendezvous in C++ could not be freed."""
         draft = Draft(naming_of_group(), [], [])
-        self._post(self.open(name, ranks, draft), draft, lambda: None).wait()
+        self._post(self.ledger.open(draft, name, ranks, sys._getframe(1)), draft, lambda: None).wait()
         yield
 
     def _post(self, entry: Entry, draft: Draft, launch: Launch) -> PostedWork:

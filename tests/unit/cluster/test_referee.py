@@ -274,6 +274,15 @@ def test_an_answer_is_no_second_complaint() -> None:
     assert "ranks 0, 1 call all_reduce" in sentence and "rank 2 calls broadcast" in sentence
 
 
+def test_a_disagreement_is_said_of_a_rank_that_still_runs_too_unless_it_takes_its_time() -> None:
+    game = Recording()
+    game.report(0, operation(0), waiting=0)
+    game.report(2, operation(2, name="broadcast"), waiting=0, answer=True)
+    assert verdicts(game.report(1, waiting=None, answer=True)) == [], "rank 1 has not got there yet"
+    (early,) = verdicts(game.report(0, operation(0), waiting=0))
+    assert "rank 0 calls all_reduce" in early and "rank 1" not in early
+
+
 def test_a_slow_rank_is_no_deadlock() -> None:
     game = Recording()
     game.report(0, operation(0), waiting=0)
@@ -290,11 +299,18 @@ def test_a_wait_that_has_ended_after_all_is_forgotten() -> None:
     assert verdicts(game.end(0, operation(0))) == []
 
 
+def noted(box: blackbox.Blackbox, op: Operation) -> None:
+    (first, *_) = op.regions
+    assert op.place is not None
+    note = (op.name, op.match, op.ranks, (first.role, first.shape, first.dtype), op.peer, op.tag, op.root)
+    box.in_operation(op.place.line, op.index, note)
+
+
 def test_a_dead_rank_is_laid_beside_its_partners() -> None:
     game = Recording()
     for rank, count in ((0, 4), (1, 8)):
         box = blackbox.Blackbox(game.memory, rank)
-        box.in_operation(operation(rank, count=count))
+        noted(box, operation(rank, count=count))
     (sentence,) = verdicts(game.referee.lost(0, "killed by SIGABRT"))
     assert "rank 0 calls all_reduce of 4 x float32" in sentence and "rank 1 calls all_reduce of 8 x float32" in sentence
     assert "rank 0 died in all_reduce (line 6): killed by SIGABRT" in sentence

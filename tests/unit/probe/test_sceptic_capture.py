@@ -15,7 +15,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from kit.probe.capture import Capture, summary
 from kit.probe.code import Code
-from kit.probe.operations import read
+from kit.probe.operations import READERS, region
 from kit.trace.facts import Frame
 
 HERE = Code({__file__: ()}, __file__)
@@ -140,11 +140,11 @@ def test_infinities_of_both_signs_are_told_from_nan() -> None:
 
 
 def test_an_operation_on_a_sparse_tensor() -> None:
-    draft = read("allreduce", ([torch.eye(3).to_sparse()],))
-    (region,) = draft.regions()
-    assert (region.shape, region.storage, region.offset) == ((3, 3), 0, 0)
+    draft = READERS["allreduce"]([torch.eye(3).to_sparse()])
+    (found,) = map(region, draft.seen())
+    assert (found.shape, found.storage, found.offset) == ((3, 3), 0, 0)
 
 
 def test_a_gather_counts_what_a_rank_hands_in() -> None:
-    assert read("gather", ([[]], [torch.ones(6)])).payload == 24
-    assert read("scatter", ([torch.ones(6)], [[]])).payload == 24
+    assert READERS["gather"]([[]], [torch.ones(6)]).payload == 24
+    assert READERS["scatter"]([torch.ones(6)], [[]]).payload == 24
