@@ -2,9 +2,8 @@
 
     python -m tests.benchmarks.bench_cluster [--ranks 4] [--rounds 3] [--json FILE]
 
-Both sides start in a fresh Python, in turn, and go on to the result of one all-reduce over gloo on every rank.
-Memory is
-the sum of the proportional set sizes of all processes of the cluster, without the Python that started it. Reset and
+Both sides start in a fresh Python, in turn, and go on to the result of one all-reduce over gloo on every rank. Memory
+is the sum of the proportional set sizes of all processes of the cluster, without the Python that started it. Reset and
 stop have no counterpart; they are seconds: from the call of `reset()` to the result of the next all-reduce, after a
 rank was killed and after a deadlock, and the call of `stop()`.
 """
@@ -21,16 +20,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-GATES = {
-    "first all-reduce, kit.record": 0.35,
-    "first all-reduce, ipyparallel's view": 0.35,
-    "memory": 0.45,
-    "reset after a kill": 1.5,
-    "reset after a deadlock": 1.5,
-    "stop": 1.0,
-}
+from tests.benchmarks.figures import Figure, options, tell
 
 
 def whole_sum() -> float:
@@ -128,48 +119,46 @@ def measure(side: str, ranks: int) -> dict[str, float]:
     return figures
 
 
-def compare(ranks: int, rounds: int) -> dict[str, Any]:
-    """Rounds of both sides in turn; the result holds every figure, the medians, and what is held to a gate."""
+def compare(ranks: int, rounds: int) -> list[Figure]:
+    """Rounds of both sides in turn; medians."""
     taken: dict[str, list[dict[str, float]]] = {"plain": [], "ours": []}
     for _ in range(rounds):
         for side, figures in taken.items():
             figures.append(measure(side, ranks))
-    one, other = ({name: statistics.median(turn[name] for turn in side) for name in side[0]} for side in taken.values())
-    held = {
-        "first all-reduce, kit.record": other["recorded"] / one["first"],
-        "first all-reduce, ipyparallel's view": other["viewed"] / one["first"],
-        "memory": other["memory"] / one["memory"],
-        "reset after a kill": other["after_kill"],
-        "reset after a deadlock": other["after_deadlock"],
-        "stop": other["stop"],
+    medians = {
+        side: {name: statistics.median(t[name] for t in turns) for name in turns[0]} for side, turns in taken.items()
     }
-    return {"ranks": ranks, "plain": one, "ours": other, "held": held, "rounds": taken}
+    theirs, own = medians["plain"], medians["ours"]
+
+    def ratio(what: str, name: str, base: str, gate: float, beside: str) -> Figure:
+        ratios = [one[name] / other[base] for one, other in zip(taken["ours"], taken["plain"], strict=True)]
+        return Figure(what, own[name] / theirs[base], "×", gate, spread=(min(ratios), max(ratios)), beside=beside)
+
+    def seconds(what: str, name: str, gate: float, beside: str = "") -> Figure:
+        return Figure(what, own[name], "s", gate, beside=beside)
+
+    took = f"plain ipyparallel, {theirs['first']:.1f} s"
+    return [
+        ratio(f"{ranks} ranks, from nothing to the first all-reduce", "recorded", "first", 0.35, took),
+        ratio("the same through ipyparallel's own view", "viewed", "first", 0.35, took),
+        ratio("memory of all its processes (PSS)", "memory", "memory", 0.45,
+              f"plain ipyparallel, {theirs['memory'] / 1e6:.0f} MB"),
+        seconds("reset() after a kill, to the next all-reduce", "after_kill", 1.5),
+        seconds("reset() after a deadlock, to the next all-reduce", "after_deadlock", 1.5),
+        seconds("stop()", "stop", 1.0, f"plain ipyparallel, {theirs['stop']:.1f} s"),
+    ]  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--side", choices=("plain", "ours"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.side:
-        print(json.dumps((plain if options.side == "plain" else ours)(options.ranks)))
+    chosen = parser.parse_args()
+    if chosen.side:
+        print(json.dumps((plain if chosen.side == "plain" else ours)(chosen.ranks)))
         return
-    found = compare(options.ranks, options.rounds)
-    one, other = found["plain"], found["ours"]
-    print(f"{options.ranks} ranks, gloo, medians of {options.rounds} rounds")
-    for name, side, first in (("plain ipyparallel", one, "first"), ("this cluster", other, "recorded")):
-        print(f"  {name:<19} {side[first]:6.2f} s   {side['memory'] / 1e6:6.0f} MB   stop {side['stop']:.2f} s")
-    print(f"                      {other['ready']:6.2f} s until the ranks are ready")
-    print(f"                      {other['viewed']:6.2f} s until all are engines that have answered\n")
-    for name, figure in found["held"].items():
-        unit = "s" if name.startswith(("reset", "stop")) else "x"
-        verdict = "within" if figure <= GATES[name] else "ABOVE"
-        print(f"  {name:<38} {figure:5.2f} {unit}   {verdict} {GATES[name]} {unit}")
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
-    sys.exit(any(figure > GATES[name] for name, figure in found["held"].items()))
+    tell(compare(chosen.ranks, chosen.rounds), chosen.json)
 
 
 if __name__ == "__main__":

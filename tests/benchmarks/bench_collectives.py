@@ -1,6 +1,6 @@
 """The reference collectives against torch's own all_reduce: side by side, alternating, in the same gloo processes.
 
-    python -m tests.benchmarks.bench_collectives [--ranks 4] [--rounds 20]
+    python -m tests.benchmarks.bench_collectives [--ranks 4] [--rounds 20] [--json FILE]
 
 Prints the median time of each as a ratio to torch's of the same round (medians of ratios), for a small, a middling
 and a large tensor. A ratio on a few shared cores says how much Python and copying cost, not which algorithm suits a
@@ -9,7 +9,6 @@ network.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 
@@ -17,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from kit.parallel import collectives
+from tests.benchmarks.figures import Figure, options, tell
 from tests.ranks.gloo import world
 
 NAMES = ("ring_all_reduce", "tree_all_reduce", "halving_doubling_all_reduce", "all_reduce_via_root")
@@ -44,19 +44,24 @@ def seconds(count: int, rounds: int) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=20)
-    options = parser.parse_args()
-    with world(options.ranks) as ranks:
-        print(f"{options.ranks} ranks, gloo, float32, {options.rounds} rounds; slowest rank, ratio to torch's")
-        print(f"{'elements':>10} {'torch':>10} " + " ".join(f"{name:>28}" for name in NAMES))
+    chosen = parser.parse_args()
+    figures = []
+    with world(chosen.ranks) as ranks:
         for count in COUNTS:
-            by_round = zip(*ranks.run(seconds, count, options.rounds), strict=True)
+            by_round = zip(*ranks.run(seconds, count, chosen.rounds), strict=True)
             slowest = [{name: max(rank[name] for rank in taken) for name in taken[0]} for taken in by_round]
-            medians = [statistics.median(taken[name] / taken["torch"] for taken in slowest) for name in NAMES]
             torch_ms = statistics.median(taken["torch"] for taken in slowest) * 1e3
-            print(f"{count:>10} {torch_ms:>7.2f} ms " + " ".join(f"{ratio:>26.2f} x" for ratio in medians))
+            for name in NAMES:
+                ratios = sorted(taken[name] / taken["torch"] for taken in slowest)
+                quartiles = statistics.quantiles(ratios, n=4)
+                what = f"{name} of {count:,} x float32, {chosen.ranks} ranks"
+                beside = f"torch's all_reduce, {torch_ms:.2f} ms"
+                spread = (quartiles[0], quartiles[2])
+                figures.append(Figure(what, quartiles[1], "×", spread=spread, beside=beside))
+    tell(figures, chosen.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Both labs from their first cell to their last: time, and the memory of all that a self-learner's machine holds.
+"""The labs from their first cell to their last: time, and the memory of all that a self-learner's machine holds.
 
     python -m tests.benchmarks.bench_labs [--ranks 4] [--json FILE]
 
@@ -9,8 +9,6 @@ program that feeds the cells is left out: in a browser it does not exist. The ga
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import secrets
 import subprocess
@@ -23,8 +21,8 @@ from pathlib import Path
 import psutil
 
 from kit import resources
+from tests.benchmarks.figures import Figure, options, tell
 
-GATES = {"memory, MB": 2000.0, "both labs one after the other, s": 240.0}
 PERIOD = 0.2  # s between two samples
 
 
@@ -74,12 +72,11 @@ def jupyterlab(folder: str) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    figures: dict[str, float] = {}
-    whole = 0.0
+    seconds: dict[str, float] = {}
+    figures = []
     with tempfile.TemporaryDirectory() as folder:
         server = jupyterlab(folder)
         try:
@@ -95,21 +92,23 @@ def main() -> None:
                 sampler = Sampler(psutil.Process(server.pid), psutil.Process(feeder.pid))
                 sampler.start()
                 code = feeder.wait()
-                figures[f"{lab.stem}, memory, MB"] = sampler.stop() / 1e6
-                figures[f"{lab.stem}, s"] = time.perf_counter() - begin
-                whole += figures[f"{lab.stem}, s"]
+                memory = sampler.stop() / 1e6
+                seconds[lab.stem] = time.perf_counter() - begin
+                beside = f"{seconds[lab.stem]:.0f} s with solutions, {chosen.ranks} ranks"
+                what = f"lab {lab.stem[:2]}: memory of JupyterLab, kernel and ranks at its highest"
+                figures.append(Figure(what, memory, "MB", 2000, beside=beside))
                 if code:
                     raise SystemExit(f"{lab.name} ended with {code}")
         finally:
             server.terminate()
             server.wait()
-    figures["memory, MB"] = max(value for name, value in figures.items() if name.endswith("memory, MB"))
-    figures["both labs one after the other, s"] = whole
-    for name, value in figures.items():
-        gate = f"   gate {GATES[name]:.0f}" if name in GATES else ""
-        print(f"{name:36} {value:8.1f}{gate}")
-    if chosen.json:
-        chosen.json.write_text(json.dumps({"ranks": chosen.ranks, "figures": figures, "gates": GATES}, indent=1))
+    for pair, gate in ((("00", "01"), 240), (("03", "04"), 300)):
+        taken = [spent for stem, spent in seconds.items() if stem[:2] in pair]
+        if len(taken) == len(pair):
+            figures.append(
+                Figure(f"labs {' and '.join(pair)} with solutions, one after the other", sum(taken), "s", gate)
+            )
+    tell(figures, chosen.json)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,15 @@ painted frame is then counted in. Prints the median and the slowest of ten in a 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
 from pathlib import Path
 
+from tests.benchmarks.figures import Figure, options, tell
 from tests.browser.book import NotebookPage, launched
 from tests.browser.jupyter import LabServer, notebook_of
 
-GATE_MS = 150.0
 CELLS = (
     "import torch, kit\nfrom kit.parallel.collectives import ring_all_reduce",
     "kit.cluster(ranks={ranks})\n"
@@ -60,7 +59,8 @@ def clicks(book: NotebookPage, steps: int) -> list[float]:
     return taken
 
 
-def measure(ranks: int, steps: int) -> dict[str, float]:
+def measure(ranks: int, steps: int) -> list[float]:
+    """Milliseconds of each click, sorted."""
     with tempfile.TemporaryDirectory() as folder, launched() as browser:
         if browser is None:
             raise SystemExit("no Chromium here: apt-get install chromium, or python -m playwright install chromium")
@@ -77,22 +77,19 @@ def measure(ranks: int, steps: int) -> dict[str, float]:
             context.close()
         finally:
             server.close()
-    slow = statistics.quantiles(taken, n=10)[-1]
-    return {"median ms": statistics.median(taken), "slowest tenth ms": slow, "clicks": float(len(taken))}
+    return sorted(taken)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    found = measure(asked.ranks, asked.steps)
-    print(f"{asked.ranks} ranks, {found['clicks']:.0f} clicks on Step: median {found['median ms']:.0f} ms, "
-          f"slowest tenth {found['slowest tenth ms']:.0f} ms (gate: median {GATE_MS:.0f} ms)")  # fmt: skip
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=2))
-    raise SystemExit(0 if found["median ms"] <= GATE_MS else 1)
+    chosen = parser.parse_args()
+    taken = measure(chosen.ranks, chosen.steps)
+    spread = (taken[0], statistics.quantiles(taken, n=10)[-1])
+    what = f"click on Step to repainted panel, Chromium, {chosen.ranks} ranks"
+    beside = f"{len(taken)} clicks; lowest and 90th percentile in brackets"
+    tell([Figure(what, statistics.median(taken), "ms", 150, spread=spread, beside=beside)], chosen.json)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,22 @@
 """Stepping and recording: what a step takes, and what watching costs against plain gloo in the same processes.
 
-    python -m tests.benchmarks.bench_session [--ranks 4] [--rounds 24] [--json FILE]
+    python -m tests.benchmarks.bench_session [--ranks 4] [--rounds 40] [--json FILE]
 
 A step is `session.step()` over all ranks in ring all-reduce with tensors captured, timed in the kernel from call to
-return.
-The cost of recording is a ratio: inside one recorded function, on the same ranks and the same model, 50-step loops of
-DistributedDataParallel run in turn over the watched group and over a plain gloo group made beside it; the figure is the
-median over rounds of watched time / plain time, and the spread is printed with it.
+return. The cost of recording is a ratio: inside one recorded function, on the same ranks and the same model, 50-step
+loops of DistributedDataParallel run in turn over the watched group and over a plain gloo group made beside it; the
+figure is the median over rounds of watched time / plain time, with its quartiles.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import kit
+from tests.benchmarks.figures import Figure, options, tell
 
-GATES = {"step, median": 0.040, "record / plain gloo, median": 1.05}
 STEPS = 50
 
 
@@ -87,29 +83,32 @@ def step_times(cluster: Any) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     with kit.cluster(ranks=chosen.ranks, device="cpu") as cluster:
-        steps = step_times(cluster)
+        steps = sorted(step_times(cluster))
         pairs = cluster.record(loops, chosen.rounds, chosen.width).results[0]
     ratios = sorted(watched / plain for watched, plain in pairs)
-    figures = {
-        "step, median": statistics.median(steps),
-        "step, 95th percentile": sorted(steps)[int(0.95 * len(steps))],
-        "record / plain gloo, median": statistics.median(ratios),
-        "record / plain gloo, lowest": ratios[0],
-        "record / plain gloo, highest": ratios[-1],
-        "plain gloo, ms per training step": 1e3 * statistics.median(p for _, p in pairs) / STEPS,
-    }
-    for name, value in figures.items():
-        gate = f"   gate {GATES[name]}" if name in GATES else ""
-        print(f"{name:36} {value:8.4f}{gate}")
-    if chosen.json:
-        chosen.json.write_text(json.dumps({"ranks": chosen.ranks, "figures": figures, "gates": GATES}, indent=1))
+    quartiles = statistics.quantiles(ratios, n=4)
+    plain = 1e3 * statistics.median(p for _, p in pairs) / STEPS
+    tell(
+        [
+            Figure(
+                f"session.step(), {chosen.ranks} ranks in ring all-reduce, tensors captured",
+                1e3 * statistics.median(steps), "ms", 40, spread=(1e3 * steps[0], 1e3 * steps[int(0.95 * len(steps))]),
+                beside="lowest and 95th percentile in brackets",
+            ),
+            Figure(
+                f"kit.record, {STEPS}-step DistributedDataParallel loops in turn, {chosen.ranks} ranks",
+                quartiles[1], "×", 1.05, spread=(quartiles[0], quartiles[2]),
+                beside=f"plain gloo, {plain:.1f} ms a step; quartiles of {chosen.rounds} rounds",
+            ),
+        ],
+        chosen.json,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
