@@ -31,9 +31,14 @@ def still_sums() -> float:
 
 
 def test_every_collective_over_two_sizes(ranks: Cluster) -> None:
+    if ranks.size == 1:
+        with pytest.raises(ValueError, match="at least 2 ranks"):
+            bandwidth.sweep(ranks)
+        return
     sweep = bandwidth.sweep(ranks, sizes=[1200, 120_000], repeats=3, warm_up=1)
     assert sweep.operations == bandwidth.OPERATIONS
-    assert [row.nbytes for row in sweep.of("reduce_scatter")] == [1200, 120_000]
+    whole = 4 * ranks.size  # bytes: every rank holds as many elements
+    assert [row.nbytes for row in sweep.of("reduce_scatter")] == [-(-s // whole) * whole for s in (1200, 120_000)]
     for row in sweep.rows:
         assert len(row.times) == 3 and min(row.times) > 0 and max(row.times) < 60
         assert len(row.by_rank) == (2 if row.operation == "send" else ranks.size)
