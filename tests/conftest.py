@@ -9,15 +9,20 @@ import pytest
 
 TESTS = Path(__file__).parent
 SECONDS = {"unit": 60, "ranks": 120, "labs": 600, "mutants": 300, "browser": 180}  # a test may take, by folder
+SECOND_TRY = {"ranks", "labs", "browser"}  # where a stall of a shared machine can fail a test of real processes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("lockstep")
+    group.addoption(
+        "--binder", action="store_true", help="build what Binder builds and run the labs in it: three minutes"
+    )
     group.addoption("--full-matrix", action="store_true", help="worlds of 1 to 8 ranks instead of 2 and 3")
     group.addoption(
         "--demand-all",
         action="store_true",
-        help="fail unless every kind of test ran, and no browser test was skipped",
+        help="fail unless every kind of test ran, and no browser test was skipped; what fails among real processes is"
+        " tried once more, and named",
     )
 
 
@@ -39,7 +44,7 @@ def _names(mark: pytest.Mark) -> list[str]:
     return names.split(",") if isinstance(names, str) else list(names)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         kind = _kind(item.path)
         if kind not in SECONDS:
@@ -47,6 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(getattr(pytest.mark, kind))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SECONDS[kind]))
+        if kind in SECOND_TRY and config.getoption("--demand-all"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     # quick ones first: a mistake shows early
     items.sort(key=lambda item: list(SECONDS).index(_kind(item.path)))
 
@@ -56,12 +63,13 @@ def _kind(path: Path) -> str:
 
 
 class Demand:
-    """Counts what ran, by folder, and turns a silent gap into a failure of the whole run."""
+    """Counts what ran, by folder, turns a silent gap into a failure of the whole run, names what was tried twice."""
 
     def __init__(self) -> None:
         self.passed: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.gaps: list[str] = []
+        self.again: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         kind = Path(report.nodeid.partition("::")[0]).parts[1]
@@ -69,6 +77,8 @@ class Demand:
             self.passed[kind] += 1
         if report.skipped:
             self.skipped[kind] += 1
+        if report.outcome == "rerun":
+            self.again.append(f"{report.nodeid}\n{report.longreprtext}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.gaps = [f"no test of tests/{kind} ran and passed" for kind in SECONDS if not self.passed[kind]]
@@ -78,5 +88,7 @@ class Demand:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for failure in self.again:
+            terminalreporter.write_line(f"TRIED AGAIN: {failure}", yellow=True)
         for gap in self.gaps:
             terminalreporter.write_line(f"DEMANDED: {gap}.", red=True)
