@@ -1,0 +1,108 @@
+"""How much communication a backward pass hides: gradients leave in buckets while earlier layers are still computed.
+
+Computing and the link are two machines in a row. The backward pass fills buckets one after another, each in the time
+its share of the bytes takes; the link sends one bucket at a time, in order, as soon as it is full. What is still on
+the link when computing is done is exposed: S. Li and others, PyTorch distributed: experiences on accelerating data
+parallel training (2020), section 3.2.3. Communication is taken to cost no computing, which holds for a GPU's copy
+engines and a throttled link, not for ranks that share a CPU's cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kit.cost import network
+from kit.cost.simulate import Algorithm
+
+MIB = 2**20
+FIRST, CAP = 1 * MIB, 25 * MIB  # DDP's own: a small first bucket starts the link early
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket: full at `ready`, on the link from `begins` to `ends`; seconds from the start of the backward pass."""
+
+    nbytes: float
+    ready: float
+    begins: float
+    ends: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A backward pass and its buckets. Seconds."""
+
+    backward: float
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def communication(self) -> float:
+        """Time on the link, all buckets together."""
+        return sum(one.ends - one.begins for one in self.buckets)
+
+    @property
+    def seconds(self) -> float:
+        """Until the last gradient is there."""
+        return max([self.backward, *(one.ends for one in self.buckets)])
+
+    @property
+    def exposed(self) -> float:
+        """What the backward pass does not hide."""
+        return self.seconds - self.backward
+
+    @property
+    def hidden(self) -> float:
+        return self.communication - self.exposed
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.buckets)} buckets: {self.communication * 1e3:.3g} ms on the link, of which"
+            f" {self.exposed * 1e3:.3g} ms come after a backward pass of {self.backward * 1e3:.3g} ms"
+        )
+
+
+def bucket_sizes(tensors: Sequence[int], cap: int = CAP, first: int = FIRST) -> list[int]:
+    """Bytes of each bucket, from the bytes of the gradients in the order in which they become ready.
+
+    A bucket is closed by the gradient that fills it up to its limit, which it may exceed: `first` for the first one,
+    `cap` for the others (torch's `_compute_bucket_assignment_by_size`, for one dtype). ValueError for a limit below 1.
+    """
+    if min(cap, first) < 1:
+        raise ValueError(f"a bucket holds at least a byte: cap and first are 1 or more, not {cap} and {first}")
+    sizes: list[int] = []
+    filled = 0
+    for nbytes in tensors:
+        filled += nbytes
+        if filled >= (cap if sizes else first):
+            sizes.append(filled)
+            filled = 0
+    return [*sizes, filled] if filled else sizes
+
+
+def overlap(
+    buckets: Sequence[float],
+    *,
+    backward: float,
+    ranks: int,
+    latency: float,
+    bandwidth: float,
+    algorithm: Algorithm = network.ring_all_reduce,
+) -> Overlap:
+    """When each bucket is full and when it has been reduced, for a backward pass of so many seconds.
+
+    buckets: bytes, in the order in which they become ready (`bucket_sizes`). One bucket hides nothing; with many the
+    end is exposed by one bucket at least; each costs its latency, so there can be too many. ValueError for a negative
+    time and for buckets of no bytes.
+    """
+    if backward < 0 or not buckets or min(buckets) <= 0:
+        raise ValueError("give a backward pass of 0 s or more and at least one bucket, each of some bytes")
+    whole, done, free = sum(buckets), 0.0, 0.0
+    found = []
+    for nbytes in buckets:
+        done += nbytes
+        ready = backward * done / whole
+        begins = max(ready, free)
+        free = begins + algorithm(ranks, nbytes, latency, bandwidth)
+        found.append(Bucket(nbytes, ready, begins, free))
+    return Overlap(backward, tuple(found))

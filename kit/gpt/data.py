@@ -1,0 +1,161 @@
+"""From text to batches: a token for each character, a part kept for validation, windows of the rest.
+
+Letters: B batch, T sequence (one window), N ranks. Tokens lie on the CPU in one flat row: a tensor, a numpy array, or
+the files of `kit.gpt.shards`. Batches are drawn from the arguments alone, so they can be drawn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from kit.gpt.corpus import corpus
+
+__all__ = ["Batch", "Characters", "Tokens", "batches", "corpus", "random_batches", "split", "windows"]
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # tokens (B, T) and their targets (B, T): the tokens one place on
+
+
+class Tokens(Protocol):
+    """Whole numbers in a row that slices can be taken of."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, places: slice, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Characters:
+    """A tokenizer that gives every character a number: token i is `vocabulary[i]`.
+
+    Raises ValueError for an empty vocabulary or a character that is in it twice.
+    """
+
+    vocabulary: str
+
+    def __post_init__(self) -> None:
+        if not self.vocabulary or len(set(self.vocabulary)) != len(self.vocabulary):
+            raise ValueError("a vocabulary is at least one character, and each once: Characters.of(text) finds them")
+
+    @staticmethod
+    def of(text: str) -> Characters:
+        """The characters of a text, sorted: the same on every rank and every machine."""
+        return Characters("".join(sorted(set(text))))
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> torch.Tensor:
+        """Tokens (len(text),) of int64. Raises ValueError for a character that is not in the vocabulary."""
+        try:
+            return torch.tensor([self._numbers[character] for character in text], dtype=torch.int64)
+        except KeyError as error:
+            raise ValueError(
+                f"{error.args[0]!r} is not among the {self.size} characters of this vocabulary: build it from the"
+                " whole text, before splitting"
+            ) from None
+
+    def decode(self, tokens: torch.Tensor | Sequence[int]) -> str:
+        """The text of a row of tokens (T,). Raises ValueError for a number that is no token."""
+        numbers = tokens.tolist() if isinstance(tokens, torch.Tensor) else tokens
+        wrong = [number for number in numbers if not 0 <= number < self.size]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is no token: this vocabulary has 0 to {self.size - 1}")
+        return "".join(self.vocabulary[number] for number in numbers)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {character: number for number, character in enumerate(self.vocabulary)}
+
+
+def split(tokens: torch.Tensor, train: float = 0.9) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first `train` of the tokens (rounded down) to train on, the rest to validate with: views, in this order.
+
+    Of Shakespeare's characters 1,003,854 and 111,540. Raises ValueError where one of the two would be empty.
+    """
+    cut = int(train * len(tokens))
+    if not 0 < cut < len(tokens):
+        raise ValueError(f"a share of {train} leaves {cut} of {len(tokens)} tokens to train on: choose between 0 and 1")
+    return tokens[:cut], tokens[cut:]
+
+
+def batches(
+    tokens: Tokens,
+    batch: int,
+    block: int,
+    *,
+    seed: int = 0,
+    rank: int = 0,
+    ranks: int = 1,
+    device: torch.device | str = "cpu",
+) -> Iterator[Batch]:
+    """Batches without end for one of N ranks: (tokens, targets), each (B, T), with T = `block`, on `device`.
+
+    The text is cut into windows of T tokens (where, changes from one pass to the next), and `seed` puts them in an
+    order, the same on all ranks. Step by step, the next N B windows are shared out, B for each rank in turn. So within
+    a pass no two ranks see the same window, and N ranks with B see together what one rank with N B sees. What is left
+    at the end of a pass and does not fill a step is passed over.
+
+    Raises ValueError, when called, for a rank outside 0 to N-1 or a text too short for one step.
+    """
+    step = batch * ranks
+    _check(rank=rank, ranks=ranks, batch=batch, block=block)
+    fewest = (len(tokens) - block) // block  # windows of T tokens and a last target, wherever the first one starts
+    if fewest < step:
+        raise ValueError(
+            f"{len(tokens)} tokens make {max(0, fewest)} windows of {block}, and {ranks} ranks with a batch of {batch}"
+            f" take {step} in a step: use a longer text, a shorter block or a smaller batch"
+        )
+    return _shared_out(tokens, batch, block, fewest, seed, rank, ranks, device)
+
+
+def _shared_out(
+    tokens: Tokens, batch: int, block: int, fewest: int, seed: int, rank: int, ranks: int, device: torch.device | str
+) -> Iterator[Batch]:
+    epoch, step = 0, batch * ranks
+    while True:
+        draw = np.random.default_rng([seed, epoch])  # without the rank: all draw the same
+        starts = draw.integers(block) + block * draw.permutation(fewest)  # (windows,)
+        for first in range(0, fewest - step + 1, step):
+            mine = starts[first + rank * batch : first + (rank + 1) * batch]  # (B,)
+            yield windows(tokens, mine, block, device)
+        epoch += 1
+
+
+def random_batches(
+    tokens: Tokens, batch: int, block: int, *, seed: int = 0, rank: int = 0, device: torch.device | str = "cpu"
+) -> Iterator[Batch]:
+    """Batches without end of windows that start anywhere, drawn by (seed, rank): (tokens, targets), each (B, T).
+
+    Ranks draw differently, but nothing keeps two of them, or two steps, from drawing overlapping windows. With one
+    rank given to all, as when a seed is forgotten, all ranks train on the same windows. Raises ValueError, when
+    called, for a text shorter than a window.
+    """
+    _check(rank=rank, ranks=rank + 1, batch=batch, block=block)
+    places = len(tokens) - block  # of a first token that has T - 1 after it and a last target
+    if places < 1:
+        raise ValueError(f"{len(tokens)} tokens are too few for a window of {block} and its last target")
+    draw = np.random.default_rng([seed, rank])
+    return (windows(tokens, draw.integers(places, size=batch), block, device) for _ in iter(int, 1))
+
+
+def windows(
+    tokens: Tokens, starts: Sequence[int] | np.ndarray, block: int, device: torch.device | str = "cpu"
+) -> Batch:
+    """The windows that begin at `starts` (B,): tokens (B, T) and targets (B, T), int64, on `device`."""
+    rows = [np.asarray(tokens[int(start) : int(start) + block + 1]) for start in starts]
+    pairs = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)  # (B, T + 1)
+    return pairs[:, :-1], pairs[:, 1:]
+
+
+def _check(*, rank: int, ranks: int, batch: int, block: int) -> None:
+    if not 0 <= rank < ranks:
+        raise ValueError(f"rank {rank} is none of {ranks} ranks: they go from 0 to {ranks - 1}")
+    if batch < 1 or block < 1:
+        raise ValueError(f"a batch has at least one window, a window at least one token, not {batch} and {block}")

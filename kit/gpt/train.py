@@ -1,0 +1,133 @@
+"""Training a GPT on text, plainly: micro-batches, clipping, a rate that warms up and falls along a cosine.
+
+Nothing here knows of ranks. A wrapper that averages gradients (those of `kit.parallel.ddp`, torch's
+DistributedDataParallel) is handed in, and each rank's batches are its own (`kit.gpt.data.batches`).
+Letters: B batch, T sequence, m micro-batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from math import cos, pi
+from typing import Any
+
+import torch
+from torch import nn
+
+from kit.gpt.data import Batch
+from kit.gpt.model import decay_groups
+
+Wrap = Callable[[nn.Module], nn.Module]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did, as this rank knows it."""
+
+    number: int  # from 0
+    loss: float  # nats, the mean over this rank's windows, before the step
+    norm: float  # of all gradients together, before clipping
+    rate: float
+
+
+def cosine(step: int, *, peak: float, steps: int, warm_up: int = 0, floor: float = 0.0) -> float:
+    """The learning rate of a step, counted from 0: up to `peak` in `warm_up` even steps, then down to `floor`.
+
+    The way down is half a cosine; it ends with the last of `steps`, and what comes later stays at `floor`. I.
+    Loshchilov and F. Hutter, SGDR (2017), without restarts. Raises ValueError for a warm-up that is no part of the
+    steps.
+    """
+    if not 0 <= warm_up < max(steps, 1):
+        raise ValueError(f"a warm-up of {warm_up} steps does not fit in {steps}: leave some to come down in")
+    if step < warm_up:
+        return peak * (step + 1) / warm_up
+    done = min(1.0, (step - warm_up) / max(1, steps - 1 - warm_up))
+    return floor + (peak - floor) * (1 + cos(pi * done)) / 2
+
+
+def accumulate(model: nn.Module, micro_batches: list[Batch]) -> float:
+    """Leaves in every `.grad` the gradient of the mean loss over m micro-batches, each (B, T); returns that loss.
+
+    Each loss is divided by m, because gradients add up. All but the last go without averaging between ranks, where
+    the wrapper knows how (`no_sync`). Raises ValueError for no micro-batches, as where the batches have come to an end.
+    """
+    if not micro_batches:
+        raise ValueError("there is no batch to train on: have the batches come to an end?")
+    m, total = len(micro_batches), 0.0
+    for number, (tokens, targets) in enumerate(micro_batches):
+        quiet = getattr(model, "no_sync", nullcontext) if number < m - 1 else nullcontext
+        with quiet():
+            _, loss = model(tokens, targets)
+            (loss / m).backward()
+        total += loss.item() / m
+    return total
+
+
+def training(
+    model: nn.Module,
+    batches: Iterator[Batch],
+    *,
+    steps: int,
+    rate: float,
+    wrap: Wrap | None = None,
+    optimizer: Any = None,
+    micro_batches: int = 1,
+    warm_up: int = 0,
+    floor: float = 0.0,
+    clip: float | None = 1.0,
+    weight_decay: float = 0.1,
+) -> Iterator[Step]:
+    """Trains `model` in place, a step each time it is asked for the next `Step`.
+
+    rate: the peak; `cosine` makes the rest of it from steps, warm_up and floor. wrap: called with the model once, gives
+    what is called in its place (a DDP). optimizer: made already, its rate is set here; None: AdamW with betas 0.9 and
+    0.95, `weight_decay` on matrices alone. clip: the largest norm of all gradients together, None: any; it expects
+    whole gradients on every rank, so sharded ones want their own. Raises ValueError for fewer than one step or
+    micro-batch.
+    """
+    if steps < 1 or micro_batches < 1:
+        raise ValueError(f"training takes at least one step and one micro-batch, not {steps} and {micro_batches}")
+    cosine(0, peak=rate, steps=steps, warm_up=warm_up, floor=floor)  # checks before any work
+
+    def one_by_one() -> Iterator[Step]:
+        called = model if wrap is None else wrap(model)
+        adam = (
+            torch.optim.AdamW(decay_groups(model, weight_decay), betas=(0.9, 0.95)) if optimizer is None else optimizer
+        )
+        model.train()
+        for number in range(steps):
+            now = cosine(number, peak=rate, steps=steps, warm_up=warm_up, floor=floor)
+            for group in adam.param_groups:
+                group["lr"] = now
+            loss = accumulate(called, list(islice(batches, micro_batches)))
+            norm = nn.utils.clip_grad_norm_(model.parameters(), float("inf") if clip is None else clip)
+            adam.step()
+            adam.zero_grad(set_to_none=True)
+            yield Step(number, loss, float(norm), now)
+
+    return one_by_one()
+
+
+def train(model: nn.Module, batches: Iterator[Batch], **how: Any) -> list[float]:
+    """All of `training`, which takes `how`; returns the losses, one for each step."""
+    return [step.loss for step in training(model, batches, **how)]
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batches: Iterator[Batch], count: int) -> float:
+    """The mean loss in nats over `count` batches, with dropout off; the model is left in the mode it was in.
+
+    Raises ValueError for fewer than one batch.
+    """
+    if count < 1:
+        raise ValueError(f"an evaluation takes at least one batch, not {count}")
+    was_training = model.training
+    model.eval()
+    try:
+        losses = [model(tokens, targets)[1].item() for tokens, targets in islice(batches, count)]
+    finally:
+        model.train(was_training)
+    return sum(losses) / len(losses)
