@@ -26,7 +26,7 @@ class Unattempted(Exception):
 def attempt(function: Callable[..., Any], case: Case, runner: Runner) -> Run:
     """Run a case. Raises Unattempted for a stub and Trouble where ranks failed; the cluster's own errors pass."""
     try:
-        answers, trace = runner(watched(function), case.world, case.arguments)
+        answers, trace = runner(watched(function, case.drive), case.world, case.arguments)
     except Exception as error:
         seen = getattr(error, "trace", None)
         if seen is None:
@@ -46,8 +46,8 @@ def attempt(function: Callable[..., Any], case: Case, runner: Runner) -> Run:
     )
 
 
-def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, returning its arguments as well: a change in place happens on the rank and shows nowhere else."""
+def watched(function: Callable[..., Any], drive: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The function, or what drives it, returning its arguments as well: a change in place shows on the rank only."""
 
     @functools.wraps(function)
     def watch(*arguments: Any) -> Any:
@@ -55,7 +55,7 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
         from kit.check.exercise import NotAttempted
 
         try:
-            return function(*arguments), arguments
+            return function(*arguments) if drive is None else drive(function, *arguments), arguments
         except NotAttempted:
             return unattempted
 

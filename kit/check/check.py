@@ -52,6 +52,16 @@ def check(
     return remember(replace(verdict, target=target, draw=draw))
 
 
+def without(function: Callable[..., Any], why: str) -> Verdict:
+    """The verdict where there are no ranks to run on. Raises ValueError for a function that is no exercise."""
+    spec = specs.find(identity_of(function))
+    verdict = Verdict(
+        spec.id, "not attempted", note=f"A check needs ranks, and there is no cluster here: {why}", no_ranks=why
+    )
+    ledger.write(verdict, spec.lab, 0.0)
+    return remember(verdict)
+
+
 class _Judge:
     """Holds what one check has seen so far."""
 

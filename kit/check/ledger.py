@@ -25,6 +25,7 @@ def write(verdict: Verdict, lab: str, seconds: float) -> None:
         "stage": verdict.stage,
         "sentence": verdict.sentence,
         "seconds": round(seconds, 3),
+        "no_ranks": verdict.no_ranks,
     }
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")

@@ -18,6 +18,9 @@ class Case:
     arguments: tuple[tuple[Any, ...], ...]  # by rank
     size: int  # the size that varies: C, K or total
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the oracle and the diagnoses want to know: 'source'
+    drive: Callable[..., Any] | None = (
+        None  # on a rank drive(function, *arguments) uses the function; None: it is called
+    )
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,14 @@ Draw = Callable[[Trace], str]
 
 
 class Bench(NamedTuple):
-    """What a check is handed: how to run on ranks, how many there are, and how to draw a run (None: tables only)."""
+    """What a check is handed: how to run on ranks, how many there are, how to draw a run (None: tables only), and
+    where there are none, why.
+    """
 
     runner: Runner
     ranks: int
     draw: Draw | None = None
+    without_ranks: str = ""
 
 
 Rule = Callable[[Run], str | None]

@@ -35,6 +35,7 @@ class Verdict:
     target: Trace | None = field(default=None, repr=False)  # the solution's, on the same kind of input
     draw: Draw | None = field(default=None, repr=False)
     note: str = ""  # what else a reader must know
+    no_ranks: str = ""  # why there were none to run on: nothing was tried
 
     @property
     def passed(self) -> bool:

@@ -114,6 +114,22 @@ def reduce_scatter_via_root(n: int, rank: int, count: int, itemsize: int = 4) ->
     return Load(1, whole, 1, size[rank])
 
 
+def averaging(n: int, rank: int, counts: Sequence[int], itemsize: int = 4) -> Load:
+    """Gradients averaged by `ring_all_reduce`, once for each of `counts`: the elements of a gradient, or of a bucket.
+
+    The same for 1 and for m micro-batches, where those before the last are kept local; m times this where they are not.
+    """
+    return sum((ring_all_reduce(n, rank, count, itemsize) for count in counts), Load())
+
+
+def averaging_algorithmic(n: int, count: int, itemsize: int = 4) -> float:
+    """Bytes each rank sends, and receives, when `count` elements in all are averaged by built-in all-reduces.
+
+    Algorithmic bytes, 2 (n-1)/n of the gradients: what theory says, whatever happens inside and however they are cut.
+    """
+    return 2 * (n - 1) / n * count * itemsize
+
+
 def _chunks(n: int, count: int, itemsize: int) -> list[int]:
     """Bytes of the n chunks that `tensor_split` makes."""
     return [(count // n + (i < count % n)) * itemsize for i in range(n)]

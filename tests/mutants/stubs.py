@@ -64,6 +64,26 @@ def shift_right(x, group=None):
     return inbox
 
 
+@exercise("equal-start")
+def broadcast_state(model, source, group=None):
+    raise NotAttempted
+
+
+@exercise("average-gradients")
+def average_gradients(model, group=None):
+    raise NotAttempted
+
+
+@exercise("averaging-hooks")
+def attach_averaging_hooks(model, micro_batches, group=None):
+    raise NotAttempted
+
+
+@exercise("average-in-buckets")
+def average_in_buckets(model, bucket_bytes, group=None):
+    raise NotAttempted
+
+
 STUBS = {
     "who-am-i": my_share,
     "rank-zero-speaks": speak,
@@ -74,4 +94,8 @@ STUBS = {
     "all-reduce-from-halves": all_reduce_from_halves,
     "tree-broadcast": tree_broadcast,
     "repair-deadlock": shift_right,
+    "equal-start": broadcast_state,
+    "average-gradients": average_gradients,
+    "averaging-hooks": attach_averaging_hooks,
+    "average-in-buckets": average_in_buckets,
 }

@@ -8,10 +8,19 @@ from collections.abc import Callable
 import pytest
 
 from kit.check import Verdict, exercise, solutions, specs
-from tests.mutants import stubs, wrong_collectives, wrong_ranks
+from tests.mutants import (
+    stubs,
+    wrong_all_reduce,
+    wrong_bandwidth,
+    wrong_buckets,
+    wrong_collectives,
+    wrong_ddp,
+    wrong_ranks,
+)
 from tests.mutants.mutant import Mutant
 
-MUTANTS = [*wrong_ranks.wrong.all, *wrong_collectives.wrong.all]
+LISTS = (wrong_ranks, wrong_collectives, wrong_all_reduce, wrong_bandwidth, wrong_ddp, wrong_buckets)
+MUTANTS = [mutant for each in LISTS for mutant in each.wrong.all]
 IDS = list(specs.known())
 
 

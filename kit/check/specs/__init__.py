@@ -7,7 +7,11 @@ from importlib import import_module
 
 from kit.check.spec import Spec
 
-LABS = {"00_ranks": "ranks", "01_collectives": "collectives"}  # lab: the module here that holds its exercises
+LABS = {  # lab: the module here that holds its exercises
+    "00_ranks": "ranks",
+    "01_collectives": "collectives",
+    "03_data_parallel": "data_parallel",
+}
 
 
 @cache

@@ -1,0 +1,262 @@
+"""What lab 03 has to say about gradients: the usual mistakes in averaging them, and what averaging may send.
+
+A result is one flat tensor; `facts['parts']` names its pieces, [(name, elements), ...], and `facts['own']` is what each
+rank would have without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kit.check.spec import Case, Diagnosis, Rule, Run
+from kit.check.traffic import collectives
+from kit.check.values import all_same, difference, is_tensor, same
+from kit.check.words import counted, joined, line, size, the_ranks
+
+
+def _pieces(case: Case, flat: Any, key: str = "parts") -> Iterator[tuple[str, Any]]:
+    names = [name for name, _ in case.facts[key]]
+    return zip(names, flat.split([count for _, count in case.facts[key]]), strict=True)
+
+
+def _names(names: Sequence[str]) -> str:
+    return joined(dict.fromkeys(names))
+
+
+# ---------------------------------------------------------------------------------------------- rules about values
+
+
+def never_waited(run: Run) -> str | None:
+    """A rule: no operation is left under way."""
+    for part in run.trace.ranks:
+        for operation in part.operations:
+            if operation.ended is None and not operation.waits:
+                return (
+                    f"rank {part.rank} never waited for the {operation.name} it began, from"
+                    f" {line(operation, run.trace, run.file)}: until `wait()` the tensor holds anything, and on a busy"
+                    " machine not yet the sum"
+                )
+    return None
+
+
+def state_changed(run: Run) -> str | None:
+    """A rule: parameters are as they were."""
+    for rank, (before, arguments) in enumerate(zip(run.case.facts["state"], run.after, strict=True)):
+        after = arguments[-1]["state"]
+        changed = [
+            name
+            for (name, one), (_, other) in zip(
+                _pieces(run.case, before, "state parts"), _pieces(run.case, after, "state parts"), strict=True
+            )
+            if not same(other, one, 0.0)
+        ]
+        if changed:
+            return (
+                f"rank {rank} changed its parameters ({_names(changed)}): gradients are averaged, p.grad and not p;"
+                " the optimizer then does the same on every rank"
+            )
+    return None
+
+
+def part_differs(what: str) -> Diagnosis:
+    """The plain difference, with the name of the parameter. what: 'gradient'."""
+
+    def diagnosis(run: Run, expected: Sequence[Any]) -> str | None:
+        for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
+            if not is_tensor(got) or got.shape != right.shape or same(got, right):
+                continue
+            scale = 1e-5 * float(right.abs().max())
+            for (name, mine), (_, wanted) in zip(_pieces(run.case, got), _pieces(run.case, right), strict=True):
+                told = difference(mine, wanted, scale / max(float(wanted.abs().max()), 1e-12))
+                if told:
+                    return f"rank {rank}'s {what} of {name} is {told}"
+        return None
+
+    return diagnosis
+
+
+def still_own(run: Run, expected: Sequence[Any]) -> str | None:
+    """Gradients that nobody averaged."""
+    kept: dict[int, list[str]] = {}
+    for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
+        own = _pieces(run.case, run.case.facts["own"][rank])
+        triples = zip(_pieces(run.case, got), _pieces(run.case, right), own, strict=True)
+        kept[rank] = [n for (n, mine), (_, want), (_, alone) in triples if same(mine, alone) and not same(mine, want)]
+    ranks = [rank for rank, names in kept.items() if names]
+    if not ranks:
+        return None
+    names = kept[ranks[0]]
+    if len(names) == len(run.case.facts["parts"]):
+        return (
+            f"{the_ranks(ranks)} still {_has(ranks)} only own gradients: what is averaged before backward has filled"
+            " p.grad is lost, and so is a mean that nobody puts into p.grad"
+        )
+    if names[0] == run.case.facts["parts"][0][0] and "given" in run.case.facts:
+        return (
+            f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of {_names(names)}: the last bucket is sent"
+            " too, full or not"
+        )
+    return f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of {_names(names)}: those were not averaged"
+
+
+def _has(ranks: Sequence[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"
+
+
+def wrong_divisor(run: Run, expected: Sequence[Any]) -> str | None:
+    """All gradients are the same multiple of the mean."""
+    n, right = run.case.world, expected[0]
+    if not all(is_tensor(got) and got.shape == right.shape for got in run.results):
+        return None
+    factor = float((run.results[0].double() * right.double()).sum() / (right.double() ** 2).sum())
+    if abs(factor) < 1e-6 or not all(same(got, right * factor) for got in run.results):
+        return None
+    divisor, parameters = n / factor, len(dict(run.case.facts["parts"]))
+    for usual, name in ((n * n, "it was divided twice"), (parameters, f"{parameters} is the number of parameters")):
+        if abs(divisor - usual) < 1e-3:
+            return f"every gradient is {factor:.3g} times the mean, the sum of {n} ranks divided by {usual}: {name}"
+    return (
+        f"every gradient is {factor:.3g} times the mean: the sum of {n} ranks is divided by {divisor:.4g}, not by {n}"
+    )
+
+
+def earlier_left_out(run: Run, expected: Sequence[Any]) -> str | None:
+    """Only what the last micro-batch added was averaged. Needs `facts['own before']`."""
+    facts = run.case.facts
+    if facts["each"] == 1:
+        return None
+    last = sum(own - before for own, before in zip(facts["own"], facts["own before"], strict=True)) / run.case.world
+    if not all_same(run.results, [before + last for before in facts["own before"]]):
+        return None
+    return (
+        "every rank averaged what the last micro-batch added, and kept its own sum of those before: average p.grad,"
+        " after it has been added to (register_post_accumulate_grad_hook), not the gradient on its way there"
+    )
+
+
+def mixed_up(run: Run, expected: Sequence[Any]) -> str | None:
+    """Another order of sending on each rank: all gradients are there, added to the wrong ones."""
+    if not run.case.facts["mixed"] or all_same(run.results, expected):
+        return None
+    got, right = sum(run.results).double(), sum(expected).double()
+    if abs(float(got.sum() - right.sum())) > 1e-5 * float(right.abs().sum()):
+        return None
+    return (
+        "gradients of one parameter were added to those of another: backward does not take the parameters in the same"
+        " order on every rank, so buckets are sent in a fixed order, not in the order they become full"
+    )
+
+
+def wrong_state(run: Run, expected: Sequence[Any]) -> str | None:
+    """A rank holds the state of another rank than the source, or everybody his own."""
+    source, own = run.case.facts["source"], run.case.facts["own"]
+    if all(same(got, mine) for got, mine in zip(run.results, own, strict=True)):
+        return f"every rank still has its own state: that of rank {source} has to reach the others"
+    for other in range(run.case.world):
+        if other != source and all(same(got, own[other]) for got in run.results):
+            return f"wrong source: every rank has the state of rank {other} where rank {source} is the source"
+    return None
+
+
+def averaged_state(run: Run, expected: Sequence[Any]) -> str | None:
+    """The mean of all states, or their sum."""
+    own = run.case.facts["own"]
+    if same(run.results[0], sum(own) / run.case.world, 1e-4):
+        return (
+            f"every rank has the mean of all states: equal, but no state anybody drew; that of rank"
+            f" {run.case.facts['source']} is asked for"
+        )
+    return None
+
+
+def forgotten(run: Run, expected: Sequence[Any]) -> str | None:
+    """Some tensors were sent, others not."""
+    for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
+        own = _pieces(run.case, run.case.facts["own"][rank])
+        triples = zip(_pieces(run.case, got), _pieces(run.case, right), own, strict=True)
+        kept = [n for (n, mine), (_, want), (_, alone) in triples if same(mine, alone) and not same(mine, want)]
+        if kept:
+            which = {"mask": "a buffer", "scale": "frozen"}.get(kept[0], "a parameter")
+            return (
+                f"rank {rank} still has its own {_names(kept)}, {which}: whatever forward reads must be the same"
+                " everywhere, trained or not"
+            )
+    return None
+
+
+# --------------------------------------------------------------------------------------------- rules about traffic
+
+
+def sums_at_most(limit: Callable[[Case], int], reason: str, of: Callable[[Case, float], str] | None = None) -> Rule:
+    """No rank calls more than `limit(case)` collectives. What `of(case, made / enough)` says goes before `reason`."""
+
+    def rule(run: Run) -> str | None:
+        for part in run.trace.ranks:
+            made, enough = collectives(run, part.rank), limit(run.case)
+            if len(made) > enough:
+                where = line(made[enough], run.trace, run.file)
+                why = (of(run.case, len(made) / enough) if of else "") or reason
+                return (
+                    f"rank {part.rank} called {counted(len(made), 'collective')} where {_are(enough)} enough, from"
+                    f" {where}: {why}"
+                )
+        return None
+
+    return rule
+
+
+def sums_in_all(limit: Callable[[Case], int], reason: str) -> Rule:
+    """No rank gives its collectives more than `limit(case)` bytes in all."""
+
+    def rule(run: Run) -> str | None:
+        for part in run.trace.ranks:
+            made, enough = collectives(run, part.rank), limit(run.case)
+            total = sum(operation.payload for operation in made)
+            if total > enough:
+                where = line(max(made, key=lambda operation: operation.payload), run.trace, run.file)
+                return (
+                    f"rank {part.rank} gave its collectives {size(total)} where {_are(enough)} enough, from {where}:"
+                    f" {reason}"
+                )
+        return None
+
+    return rule
+
+
+def overlapped(waits: bool) -> Rule:
+    """In each averaged backward pass the first all-reduce begins before the last gradient has come.
+
+    waits: a rank may wait for it there and then. Needs what `gradient_models.attach` has seen.
+    """
+
+    def rule(run: Run) -> str | None:
+        facts = run.case.facts
+        few = facts["mixed"] or len(facts["parts"]) < 4
+        for part in run.trace.ranks:
+            made = collectives(run, part.rank)
+            arrivals = run.after[part.rank][-1]["arrivals"][facts["each"] - 1 :: facts["each"]]
+            if few or len(made) <= len(arrivals):  # one bucket: nothing can go before the last gradient
+                continue
+            per_pass = len(made) // len(arrivals)
+            for number, arrival in enumerate(arrivals):
+                first = made[number * per_pass]
+                where = line(first, run.trace, run.file)
+                if first.issued > arrival:
+                    return (
+                        f"rank {part.rank} sent nothing before its last gradient was there; the first {first.name} is"
+                        f" from {where}: begin as soon as something is complete, so that it travels while backward"
+                        " computes the rest"
+                    )
+                if not waits and first.waits and first.waits[0][0] < arrival:
+                    return (
+                        f"rank {part.rank} waited for its first {first.name} while backward still had gradients to"
+                        f" compute, from {where}: begin it with async_op=True and wait at the end of backward"
+                    )
+        return None
+
+    return rule
+
+
+def _are(number: int) -> str:
+    return f"{number} {'is' if number == 1 else 'are'}"

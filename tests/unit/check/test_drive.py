@@ -1,0 +1,43 @@
+"""An exercise whose function is not called but put to use: hooks are attached, then backward runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kit.check import NotAttempted
+from kit.check.attempt import UNATTEMPTED, attempt, watched
+from kit.check.spec import Case
+from tests.unit.check.made import run
+
+
+def keeps(calls: list[int], value: int) -> None:
+    calls.append(value)
+
+
+def stub(calls: list[int], value: int) -> None:
+    raise NotAttempted
+
+
+def twice(function: Any, calls: list[int], value: int) -> int:
+    function(calls, value)
+    function(calls, 2 * value)
+    return len(calls)
+
+
+def test_a_drive_decides_what_is_returned_and_arguments_are_seen_afterwards() -> None:
+    assert watched(keeps, twice)([], 3) == (2, ([3, 6], 3))
+    assert watched(keeps)([], 3) == (None, ([3], 3))
+
+
+def test_a_stub_that_a_drive_meets_is_not_attempted() -> None:
+    assert watched(stub, twice)([], 3) == UNATTEMPTED
+
+
+def test_a_case_names_its_drive() -> None:
+    def runner(function: Any, world: int, arguments: Any) -> Any:
+        return [function(*one) for one in arguments], run(world).trace
+
+    case = Case(2, (([], 1), ([], 5)), 1, {}, twice)
+    seen = attempt(keeps, case, runner)
+    assert seen.results == (2, 2)
+    assert seen.after == (([1, 2], 1), ([5, 10], 5))
