@@ -1,4 +1,6 @@
-"""The command `lockstep`: `lab` opens the labs, `check` runs them without a browser, `doctor` looks at the machine."""
+"""The command `lockstep`: `lab` opens the labs, `check` runs them without a browser, `record` makes their recordings,
+`doctor` looks at the machine.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return {"lab": _lab, "check": _check, "doctor": _doctor}[options.command](options)
+        return {"lab": _lab, "check": _check, "record": _record, "doctor": _doctor}[options.command](options)
     except ValueError as problem:
         print(f"lockstep {options.command}: {problem}", file=sys.stderr)
         return 2
@@ -79,6 +81,19 @@ def _parser() -> Parser:
         "--lab-limit", type=_seconds, default=600.0, metavar="S", help="seconds a lab may take (default: 600)"
     )
     check.add_argument("--jobs", type=_jobs, metavar="N", help="notebooks at once (default: as cores and memory allow)")
+
+    record = commands.add_parser(
+        "record",
+        help="for authors of labs: make the recordings that a lab shows where no cluster can be had",
+        description="Run labs with their clusters and keep what their cells step, record and sweep, for machines that "
+        "can have no cluster. A lab's recordings are replaced when all of it ran, and have a budget of 150 kB. The "
+        "exit code is 0 only if every lab was recorded.",
+        epilog="Run it whenever a test says that a lab has changed since it was recorded: lockstep record 01",
+    )
+    record.add_argument("labs", nargs="*", metavar="LAB", help="number, name or path of a lab (default: all labs)")
+    record.add_argument(
+        "--into", type=Path, metavar="DIR", help="folder of recordings (default: assets/traces of this checkout)"
+    )
 
     doctor = commands.add_parser(
         "doctor",
@@ -175,6 +190,22 @@ def _check(options: argparse.Namespace) -> int:
     if options.json:
         options.json.write_text(report.as_json(outcomes, __version__, options.ranks), encoding="utf-8")
     return 0 if all(outcome.as_expected for outcome in outcomes) else 1
+
+
+def _record(options: argparse.Namespace) -> int:
+    from kit.instructor.notebooks import find
+    from kit.instructor.record import record_all
+    from kit.instructor.run import Settings
+
+    if options.into is None and resources.installed():
+        raise ValueError("recordings belong into a checkout of Lockstep: name a folder of your own with --into DIR.")
+    into = options.into or resources.assets() / "traces"
+    signal.signal(signal.SIGTERM, _interrupt)
+    made = []
+    for recorded in record_all(find(options.labs, Path.cwd()), into.absolute(), Settings()):
+        print(recorded, flush=True)
+        made.append(recorded)
+    return 1 if any(recorded.trouble for recorded in made) else 0
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -17,6 +17,11 @@ def assets() -> Path:
     return _folder("assets")
 
 
+def installed() -> bool:
+    """Whether labs and assets are those of an installed wheel, which are not for changing."""
+    return assets().parent.name == "_carried"
+
+
 def copy_to(folder: Path) -> tuple[list[Path], list[Path]]:
     """Copy the notebooks and the assets to `folder/labs` and `folder/assets`; what is there already stays as it is.
 

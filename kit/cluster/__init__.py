@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kit.cluster.cluster import Cluster
     from kit.cluster.errors import ClusterError
 
-__all__ = ["Cluster", "ClusterError", "current", "start_or_join"]
+__all__ = ["Cluster", "ClusterError", "at_hand", "current", "start_or_join"]
 
 
 def start_or_join(
@@ -26,6 +26,7 @@ def start_or_join(
     folder: str | None = None,
     engines: str = "local",
     idle_minutes: float | None = None,
+    replay: str | None = None,
 ) -> Cluster:
     """Starts a cluster of `ranks` ranks (4 unless said), or joins the one this kernel has.
 
@@ -34,18 +35,28 @@ def start_or_join(
     port: MASTER_PORT of the ranks, for code that wants one; a free one unless said.
     folder: where the private run folder is made. engines: how the ranks are started, 'local'.
     idle_minutes: the cluster stops itself after so long without a run; the next use starts it again. None: never.
+    replay: a lab, '01_collectives'. Where this machine cannot give a cluster, its recordings stand in: an object with a
+    cluster's face, `live` False, that answers the lab's calls from them and says so. Left out, the reason is raised.
 
     Raises ValueError, with what to do in its text, for what cannot be had, and for joining with other wishes than the
     cluster was started with. Raises ClusterError when its processes fail.
     """
     from kit.cluster.mine import start_or_join as run
 
-    return run(ranks, device, backend=backend, port=port, folder=folder, engines=engines, idle_minutes=idle_minutes)
+    wishes = {"backend": backend, "port": port, "folder": folder, "engines": engines}
+    return run(ranks, device, idle_minutes=idle_minutes, replay=replay, **wishes)
 
 
 def current() -> Cluster | None:
     """The cluster this kernel has, or None."""
     from kit.cluster.mine import current as run
+
+    return run()
+
+
+def at_hand() -> Any:
+    """What this kernel's cells run on: the recordings that stand in, or its cluster, which is started when needed."""
+    from kit.cluster.mine import at_hand as run
 
     return run()
 

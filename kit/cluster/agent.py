@@ -17,6 +17,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from kit.cluster.mailbox import Mailbox
+from kit.cluster.processes import peer
 
 if TYPE_CHECKING:
     from kit.cluster.loop import Loop
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> None:
     kernel = Mailbox(line)
     kernel.post({"kind": "agent", "pid": os.getpid()})
     try:
-        loop = _prepare(told, kernel, kernel_pid=_peer(line), controller_pid=int(arguments[1]))
+        loop = _prepare(told, kernel, kernel_pid=peer(line), controller_pid=int(arguments[1]))
     except Exception as problem:  # whatever it is, the person who waits must read it
         kernel.post(_refusal(problem))
         sys.exit(1)
@@ -76,13 +77,8 @@ def _refusal(problem: Exception) -> dict[str, Any]:
     if isinstance(problem, ModuleNotFoundError):
         name = (problem.name or "torch").partition(".")[0]
         remedy = f"run `{sys.executable} -m pip install {name}`"
-        return {"kind": "refused", "asked": True, "detail": f"the ranks need {name}, which is not installed: {remedy}"}
+        detail = f"the ranks need {name}, which is not installed: {remedy}"
+        return {"kind": "refused", "asked": True, "missing": True, "detail": detail}
     if isinstance(problem, ValueError):
         return {"kind": "refused", "asked": True, "detail": str(problem)}
     return {"kind": "refused", "asked": False, "detail": traceback.format_exc()}
-
-
-def _peer(line: socket.socket) -> int:
-    """The process on the other end of a unix socket, as the system knows it."""
-    credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[:4], sys.byteorder)

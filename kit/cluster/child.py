@@ -47,15 +47,9 @@ class Birth:
 
 def live(birth: Birth, line: socket.socket, blackbox: mmap.mmap, not_mine: Iterable[int], agent: int) -> None:
     """Runs the rank; returns when its engine has ended. The calling process is the fork."""
-    die_with_parent(agent)
-    signal.set_wakeup_fd(-1)
-    for number in HELD:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
-    for descriptor in not_mine:  # a copy of another rank's line would keep it open when its owner dies
-        os.close(descriptor)
+    break_away(not_mine, agent)
     _environment(birth)
-    _import_path(birth.settings)
+    import_path(birth.settings)
     outlets = engine.own_streams()
 
     from kit.probe.rank import Rank
@@ -75,6 +69,17 @@ def live(birth: Birth, line: socket.socket, blackbox: mmap.mmap, not_mine: Itera
     )
     rank.start()
     engine.launch(_engine_arguments(birth.settings), birth.rank, outlets, channel.send)
+
+
+def break_away(not_mine: Iterable[int], agent: int) -> None:
+    """Makes a fork of the agent a process of its own, which ends with it."""
+    die_with_parent(agent)
+    signal.set_wakeup_fd(-1)
+    for number in HELD:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+    for descriptor in not_mine:  # a copy of another rank's line would keep it open when its owner dies
+        os.close(descriptor)
 
 
 def _engine_arguments(settings: Settings) -> list[str]:
@@ -104,7 +109,7 @@ def _environment(birth: Birth) -> None:
     )
 
 
-def _import_path(settings: Settings) -> None:
+def import_path(settings: Settings) -> None:
     """The learner's own modules can be imported, as in the kernel; nothing that is loaded already changes."""
     known = set(sys.path)
     ahead = [settings.directory, *settings.path]

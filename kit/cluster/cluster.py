@@ -27,6 +27,8 @@ class Cluster:
     As a context manager it stops what it started: `with kit.cluster(2) as c: ...`.
     """
 
+    live = True  # real ranks, no recordings in their place
+
     def __init__(self, request: Request, on_stop: Callable[[Cluster], None] = lambda cluster: None) -> None:
         self._life = Life(request)
         self._on_stop = on_stop

@@ -9,8 +9,9 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from kit.cluster.child import HELD, Birth, Settings, live
 from kit.cluster.devices import Plan
@@ -73,10 +74,20 @@ class Crew:
                     ours.fileno(),
                     *(member.mailbox.fileno() for member in self.members if member.heard),
                 ]
-                _be(birth, theirs, self.blackbox, inherited, agent)
+                _be(live, birth, theirs, self.blackbox, inherited, agent)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
             theirs.close()
             self.members.append(Member(rank, pid, Mailbox(ours)))
+
+    def fork_threads(self, line: str, not_theirs: list[int]) -> None:
+        """Forks a process whose threads are ranks, for one run; the kernel awaits it at the socket `line`."""
+        agent = os.getpid()
+        gc.freeze()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if _fork() == 0:
+            _be(_live_as_threads, line, self.settings, not_theirs, agent)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
     def changes(self) -> Iterator[Change]:
         """What has become of the ranks since the last call, without waiting."""
@@ -95,7 +106,8 @@ class Crew:
         self._reap_adopted()
 
     def _reap_adopted(self) -> None:
-        """What a rank started and left behind becomes a child of the agent; once it has ended its entry can go."""
+        """What a rank started and left behind becomes a child of the agent, as ranks that are threads are; once it has
+        ended its entry can go."""
         ranks = {member.pid for member in self.members if member.alive}
         for pid in set(children(os.getpid())) - ranks:
             os.waitpid(pid, os.WNOHANG)
@@ -120,11 +132,17 @@ def _fork() -> int:
     return os.fork()
 
 
-def _be(birth: Birth, line: socket.socket, page: mmap.mmap, inherited: list[int], agent: int) -> None:
+def _live_as_threads(*arguments: Any) -> None:
+    from kit.cluster import threads  # which no agent needs whose kernel does not ask for them
+
+    threads.live(*arguments)
+
+
+def _be(life: Callable[..., None], *arguments: Any) -> NoReturn:
     """The forked side: never returns into the agent's code."""
     code = 1
     try:
-        live(birth, line, page, inherited, agent)
+        life(*arguments)
         code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from kit.cluster.errors import Unavailable
+
 _PREFIX = "lockstep-"
 OWNER = "owner"  # a file that the kernel keeps locked
 _ROOM = 1 << 20  # bytes that connection files, meeting points and logs may take
@@ -26,7 +28,7 @@ class RunFolder:
         self.profile = self.path / "profile"
         if len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
             self.remove()
-            raise ValueError(
+            raise Unavailable(
                 f"the folder {str(self.path.parent)!r} has too long a name for a socket: "
                 "name one with a shorter path, for instance kit.cluster(folder='/tmp')"
             )
@@ -83,7 +85,7 @@ def _make(parent: str | None) -> Path:
             if made is not None:
                 shutil.rmtree(made, ignore_errors=True)
     why = problem.strerror if problem is not None else "there is none"
-    raise ValueError(
+    raise Unavailable(
         f"no private folder can be made in {' or '.join(candidates)} ({why}): "
         "name a folder of your own with kit.cluster(folder=...)"
     )

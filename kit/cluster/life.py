@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kit.cluster.connection import Connection
-from kit.cluster.errors import ClusterError
+from kit.cluster.errors import ClusterError, Unavailable
 from kit.cluster.launch import Launched
 from kit.cluster.progress import Progress
 from kit.cluster.request import Request
@@ -115,7 +115,7 @@ class Life:
             if progress.seconds() > START_SECONDS:
                 raise ClusterError(f"the ranks were not ready in {START_SECONDS:.0f} s:\n{log()}")
         if roll.refusal is not None:
-            raise (ValueError if roll.refusal["asked"] else ClusterError)(roll.refusal["detail"])
+            raise _refused(roll.refusal)
         if roll.generation < generation:
             raise ClusterError(f"{self.losses() or 'the host agent ended'} during the start:\n{log()}")
 
@@ -126,6 +126,12 @@ class Life:
             from kit.cluster.engines import forget
 
             forget(self.client, [engine])  # results that wait for this rank fail now
+
+
+def _refused(refusal: Message) -> Exception:
+    if not refusal["asked"]:
+        return ClusterError(refusal["detail"])
+    return (Unavailable if refusal.get("missing") else ValueError)(refusal["detail"])
 
 
 def ranks_in_words(count: int) -> str:

@@ -78,14 +78,16 @@ class Loop:
     # ranks
 
     def _fork(self) -> None:
-        not_theirs = [key.fd for key in self._selector.get_map().values()]
-        not_theirs += [self._wakeup, self._selector.fileno()]
-        self._crew.fork(not_theirs)
+        self._crew.fork(self._descriptors())
         self._post("forked", pids=tuple(member.pid for member in self._crew.members))
         self._referee = Referee(self._crew.world, self._crew.blackbox)
         self._awaited = set(range(self._crew.world))
         for member in self._crew.members:
             self._watch(member.mailbox, lambda member=member: self._hear_rank(member))
+
+    def _descriptors(self) -> list[int]:
+        """The agent's own, which nobody that it forks may keep."""
+        return [*(key.fd for key in self._selector.get_map().values()), self._wakeup, self._selector.fileno()]
 
     def _hear_rank(self, member: Member) -> bool:
         """Handles what has come from a rank; True when there was something."""
@@ -159,6 +161,8 @@ class Loop:
             if message["kind"] == "reset":
                 self._crew.used.update(message.get("preload", ()))
                 self._reset()
+            elif message["kind"] == "threads":
+                self._crew.fork_threads(message["line"], self._descriptors())
             elif message["kind"] == "shutdown":
                 self._end()
             else:

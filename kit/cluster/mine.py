@@ -5,14 +5,17 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import Any
+from typing import Any, cast
 
+import kit
 from kit.cluster.cluster import Cluster
+from kit.cluster.errors import Unavailable
 from kit.cluster.idle import checked_minutes
 from kit.cluster.request import checked, whole_number
 
 _lock = threading.RLock()
 _mine: tuple[int, Cluster] | None = None  # (process that started it, cluster): a fork of the kernel has none
+_stand_in: Any = None  # recordings in the place of a cluster, until one can be had
 
 
 def current() -> Cluster | None:
@@ -20,8 +23,28 @@ def current() -> Cluster | None:
     return _mine[1] if _mine is not None and _mine[0] == os.getpid() else None
 
 
-def start_or_join(ranks: Any = None, device: Any = "auto", idle_minutes: Any = None, **more: Any) -> Cluster:
+def at_hand() -> Any:
+    """See `kit.cluster.at_hand`."""
+    return _stand_in or start_or_join()
+
+
+def start_or_join(
+    ranks: Any = None, device: Any = "auto", idle_minutes: Any = None, replay: str | None = None, **more: Any
+) -> Cluster:
     """See `kit.cluster.start_or_join`."""
+    global _stand_in
+    try:
+        cluster = _start_or_join(ranks, device, idle_minutes, more)
+    except (Unavailable, RuntimeError, OSError, ImportError) as problem:  # not what a person can ask for otherwise
+        if replay is None:
+            raise
+        _stand_in = kit.stand_in(replay, problem)
+        return cast("Cluster", _stand_in)  # it has a cluster's face
+    _stand_in = None
+    return cluster
+
+
+def _start_or_join(ranks: Any, device: Any, idle_minutes: Any, more: dict[str, Any]) -> Cluster:
     global _mine
     minutes = checked_minutes(idle_minutes)
     with _lock:

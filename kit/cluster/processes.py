@@ -9,6 +9,8 @@ import ctypes
 import os
 import select
 import signal
+import socket
+import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -31,6 +33,12 @@ def die_with_parent(parent: int) -> None:
 def adopt_orphans() -> None:
     """Makes this process the new parent of what its children leave behind, so that `children` finds it."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def peer(line: socket.socket) -> int:
+    """The number of the process on the other end of a unix socket, as the system knows it."""
+    credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[:4], sys.byteorder)
 
 
 def children(pid: int) -> list[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kit.cluster.books import Book, at_line
 from kit.cluster.matching import Meeting, Table
-from kit.cluster.verdicts import Recorded, died
+from kit.cluster.verdicts import Recorded, died, held_up
 from kit.probe.blackbox import Blackbox
 from kit.probe.wire import Message
 from kit.trace.facts import Operation, RankState
@@ -64,27 +64,21 @@ class Referee:
 
     def lost(self, rank: int, detail: str) -> Deliveries:
         book = self._books[rank]
-        book.gone = True
+        book.gone, book.held_up, book.detail = True, False, detail
         if book.phase in (None, "finished", "failed"):
             return []
         last_line = self._boxes[rank].line()
-        book.phase, book.since, book.detail = "dead", time.monotonic_ns(), detail
+        book.phase, book.since = "dead", time.monotonic_ns()
         book.place = at_line(book.place, last_line)
-        out: Deliveries = []
-        if self._recorded is not None:
-            words = died(rank, detail, self._boxes)
-            out.append(("kernel", {"kind": "verdict", "run": self._run, "sentence": words, "states": self.states()}))
+        out = self._verdict(died(rank, detail, self._boxes)) if self._recorded is not None else []
         return out + self._aside(f"rank {rank} died")
 
     def stopped(self, rank: int, detail: str) -> Deliveries:
         book = self._books[rank]
-        if book.phase in (None, "finished", "failed", "dead"):
+        book.held_up, book.detail = True, detail  # between two runs too: the next one begins with it
+        if book.phase in (None, "finished", "failed"):
             return []
-        book.held_up, book.detail = True, detail
-        out: Deliveries = []
-        if self._recorded is not None:
-            words = f"rank {rank} is {detail}: continue it, or run cluster.reset()."
-            out.append(("kernel", {"kind": "verdict", "run": self._run, "sentence": words, "states": self.states()}))
+        out = self._verdict(held_up(rank, detail)) if self._recorded is not None else []
         return out + self._aside(f"rank {rank} was stopped")
 
     def continued(self, rank: int) -> Deliveries:
@@ -118,7 +112,9 @@ class Referee:
         if self._recorded is None:
             self._motion = Motion(message["motion"], now + message["patience"], frozenset(range(size)))
         shared = {key: value for key, value in message.items() if key != "arguments"}
-        return [(r, {**shared, "arguments": message["arguments"][r]}) for r in range(size) if not self._books[r].gone]
+        there = [r for r in range(size) if not self._books[r].gone]
+        out: Deliveries = [(r, {**shared, "arguments": message["arguments"][r]}) for r in there]
+        return out + self._judge_beginning(size)
 
     def _move(self, message: Message) -> Deliveries:
         out: Deliveries = []
@@ -225,11 +221,19 @@ class Referee:
         return out
 
     def _judge_record(self) -> Deliveries:
+        sentence = self._recorded.verdict(self.states()) if self._recorded is not None else None
+        return [] if sentence is None else self._verdict(sentence)
+
+    def _judge_beginning(self, size: int) -> Deliveries:
+        """A recorded run that begins with a rank gone or stopped: nothing else would come of that rank."""
         if self._recorded is None:
             return []
-        sentence = self._recorded.verdict(self.states())
-        if sentence is None:
-            return []
+        for rank, book in enumerate(self._books[:size]):
+            if book.gone or book.held_up:
+                return self._verdict((died if book.gone else held_up)(rank, book.detail))
+        return []
+
+    def _verdict(self, sentence: str) -> Deliveries:
         return [("kernel", {"kind": "verdict", "run": self._run, "sentence": sentence, "states": self.states()})]
 
     def _settle(self) -> Deliveries:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kit.cluster.errors import Unavailable
 from kit.cluster.memory import memory
 
 DEVICES = ("auto", "cpu", "cuda", "xpu")
@@ -37,7 +38,7 @@ def checked(
 ) -> Request:
     """The request, or a ValueError with the remedy in its text."""
     if sys.platform != "linux":
-        raise ValueError(
+        raise Unavailable(
             f"a cluster needs Linux, this is {sys.platform!r}: use WSL, a container or Binder. "
             "Recorded traces can be looked at anywhere."
         )
@@ -56,7 +57,7 @@ def _need_process_descriptors() -> None:
     try:
         os.close(os.pidfd_open(os.getpid()))
     except OSError as refused:
-        raise ValueError(
+        raise Unavailable(
             f"this system does not let a process be watched by descriptor ({refused.strerror}): a cluster needs "
             "Linux 5.3 or later, and a container whose security profile allows pidfd_open"
         ) from refused
@@ -79,7 +80,7 @@ def _ranks(value: Any) -> int:
     free = memory()[1]
     need = ranks * RANK_BYTES
     if need > free:
-        raise ValueError(
+        raise Unavailable(
             f"{ranks} ranks need about {need / 1e9:.1f} GB and this machine has {free / 1e9:.1f} GB free: "
             f"ask for {max(1, free // RANK_BYTES)} ranks at most, or look at a predicted trace of the larger world"
         )

@@ -97,12 +97,16 @@ class Recorded:
         return any(count > 0 for count in taken.values())
 
 
-def died(rank: int, detail: str, boxes: Sequence[Blackbox]) -> str:
+def held_up(rank: int, detail: str) -> str:
+    return f"rank {rank} is {detail}: continue it, or run cluster.reset()."
+
+
+def died(rank: int, detail: str, boxes: Sequence[Blackbox] = ()) -> str:
     """A dead rank's last operation beside its partners', from the black boxes: gloo aborts a process on a misfit
-    message.
+    message. Without boxes it died before the run.
     """
     last = [box.last_operation(r) for r, box in enumerate(boxes)]
-    mine = last[rank]
+    mine = last[rank] if last else None
     again = "Run cluster.reset() to have all ranks again."
     if mine is None:
         return f"rank {rank} died: {detail}. {again}"

@@ -70,6 +70,22 @@ def read_verdicts(notebook: Notebook, side_file: Path) -> tuple[Verdict, ...]:
     return tuple(written.get(name) or Verdict(name, UNCHECKED, "the notebook did not check it", 0.0) for name in order)
 
 
+def no_ranks(side_file: Path) -> str | None:
+    """A sentence where the notebook's checks found no ranks to run on; None where they had them."""
+    lines = side_file.read_text(encoding="utf-8").split("\n") if side_file.exists() else []
+    reasons = [reason for line in lines if (reason := _reason(line))]
+    if not reasons:
+        return None
+    return f"no check could run, because there is no cluster here: {reasons[0].rstrip('.')}"
+
+
+def _reason(line: str) -> str:
+    try:
+        return str(json.loads(line).get("no_ranks", ""))
+    except (ValueError, AttributeError):
+        return ""  # as in `_verdict`
+
+
 def _verdict(line: str) -> Verdict | None:
     """One line of the side file; None for one that was cut short when its writer was killed."""
     try:

@@ -17,7 +17,7 @@ import psutil
 
 from kit.instructor import processes, trouble
 from kit.instructor.notebooks import Notebook
-from kit.instructor.outcome import Outcome, read_verdicts
+from kit.instructor.outcome import Outcome, no_ranks, read_verdicts
 
 MEMORY_OF_A_LAB = 1_500_000_000  # bytes: kernel with torch, controller, agent and four ranks, with room to spare
 GRACE = 10.0  # seconds in which everything a kernel started must be gone after it
@@ -88,7 +88,7 @@ def run(notebook: Notebook, settings: Settings, folder: Path) -> Outcome:
     return Outcome(
         notebook=notebook,
         verdicts=read_verdicts(notebook, side_file),
-        trouble=trouble.sentence(code, settings.lab_limit, settings.cell_limit, executed, log),
+        trouble=trouble.sentence(code, settings.lab_limit, settings.cell_limit, executed, log) or no_ranks(side_file),
         seconds=seconds,
         solutions=settings.solutions,
         left=left if code == 0 else 0,

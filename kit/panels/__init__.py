@@ -5,16 +5,20 @@ Each is made here, so that nothing of ipywidgets is loaded before someone asks f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kit.cost.memory import Precision
     from kit.cost.sweep import Pair, Sweep
     from kit.panels.bandwidth import BandwidthPanel
+    from kit.panels.drawn import DrawnPanel
     from kit.panels.motions import Face
     from kit.panels.recorded import RecordPanel
+    from kit.panels.stages import StagePanel
     from kit.panels.stepper import Stepper
     from kit.trace.facts import Trace
+    from kit.trace.holdings import Holdings
 
 
 def stepping_panel(session: Face, predicted: Trace | Callable[[Trace], Trace] | None = None) -> Stepper:
@@ -28,7 +32,7 @@ def record_panel(recording: Any, predicted: Trace | Callable[[Trace], Trace] | N
     """Traffic and time by rank of a recording, of a trace, or of the `RankError` a failed run raised."""
     from kit.panels.recorded import RecordPanel
 
-    return RecordPanel(getattr(recording, "trace", recording), predicted)
+    return RecordPanel(getattr(recording, "trace", recording), predicted, getattr(recording, "about", ""))
 
 
 def bandwidth_panel(
@@ -38,3 +42,43 @@ def bandwidth_panel(
     from kit.panels.bandwidth import BandwidthPanel
 
     return BandwidthPanel(sweep, operations, link)
+
+
+def holdings_panel(
+    measured: Holdings | Mapping[str, Holdings], formula: Any = None, about: str = ""
+) -> DrawnPanel:
+    """What ranks held, as stacked areas; formula: bytes, or name -> bytes, by run where there are several."""
+    from kit.panels.drawn import DrawnPanel
+    from kit.views import holdings_html, holdings_plot, holdings_words
+
+    return DrawnPanel(
+        "Memory by rank",
+        lambda: holdings_html(measured, formula),
+        lambda dark: holdings_plot(measured, formula, dark=dark),
+        lambda: holdings_words(measured, formula),
+        about,
+    )
+
+
+def stages_panel(runs: Mapping[int, Any], parameters: int, precision: Precision | None = None) -> StagePanel:
+    """A switch between stages of ZeRO; runs: stage -> what `kit.memory` returned for it, or its trace."""
+    from kit.cost.memory import FP32
+    from kit.panels.stages import StagePanel
+
+    traces = {stage: getattr(run, "trace", run) for stage, run in runs.items()}
+    about = next((run.about for run in runs.values() if getattr(run, "about", "")), "")
+    return StagePanel(traces, parameters, precision or FP32, about)
+
+
+def overlap_panel(measured: Any, step: int = -1, about: str = "") -> DrawnPanel:
+    """Computing over communication in a training step: a trace or an overlap, or name -> that for several settings."""
+    from kit.panels.drawn import DrawnPanel
+    from kit.views import overlap_html, overlap_plot, overlap_words
+
+    return DrawnPanel(
+        "Overlap of computing and communication",
+        lambda: overlap_html(measured, step),
+        lambda dark: overlap_plot(measured, step, dark=dark),
+        lambda: overlap_words(measured, step),
+        about,
+    )

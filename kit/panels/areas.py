@@ -112,6 +112,27 @@ class Areas:
         self._chosen(self.name)
 
 
+def about_rows(sentence: str) -> list[widgets.Widget]:
+    """The row below a header that says that this is a recording; no row without a sentence."""
+    row = area("about")
+    row.value = _about_html(sentence)
+    return [row] if sentence else []
+
+
+def about_area(sentence: str) -> str:
+    """The same row as plain HTML."""
+    return f'<div class="lsp-area lsp-about">{_about_html(sentence)}</div>' if sentence else ""
+
+
+def about_height(sentence: str) -> int:
+    """px, without the edge below; words wrap at 110 characters or later."""
+    return 18 * -(-len(sentence) // 110) + 10 if sentence else 0
+
+
+def _about_html(sentence: str) -> str:
+    return f'<div role="note" style="height:{about_height(sentence)}px">{escape(sentence)}</div>'
+
+
 def area(name: str) -> widgets.HTML:
     """An empty place for a view, found by the class `lsp-NAME`."""
     place = widgets.HTML()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
+from kit.panels.areas import about_area, about_height, about_rows
 from kit.panels.embed import BandwidthPicture
 from kit.panels.page import Ear, foothold, panel_styles
 from kit.panels.still import Still
@@ -29,18 +30,20 @@ class BandwidthPanel(widgets.VBox):
         self._ear = Ear(self._picture.heard)
         self._still = Still(self._page, self.text, panel_styles)
         foot = foothold(f"Bandwidth on {sweep.ranks} ranks", self._still.hiding_style)
-        super().__init__([foot, self._ear.widget, self._picture.widget])
+        self._about = str(getattr(sweep, "about", ""))
+        super().__init__([foot, self._ear.widget, *about_rows(self._about), self._picture.widget])
         for style in ("ls", "lsp-frame", "lsp-panel", "lsp-record"):
             self.add_class(style)
 
     def text(self) -> str:
         """All that the panel says, as plain text."""
-        return bandwidth_words(*self._shown)
+        return "\n".join(part for part in (self._about, bandwidth_words(*self._shown)) if part)
 
     def _page(self) -> tuple[str, int]:
         drawn = bandwidth_html(*self._shown)
         height = int(drawn.split('height="', 1)[1].split('"', 1)[0])
-        return f'<div class="lsp-area">{drawn}</div>', _HEADING + height + 2 * _PADDING
+        page = f'{about_area(self._about)}<div class="lsp-area">{drawn}</div>'
+        return page, about_height(self._about) + _HEADING + height + 2 * _PADDING
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **more: Any) -> dict[str, Any]:
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kit.panels.areas import about_area, about_height
 from kit.views import (
     messages_height,
     messages_html,
@@ -24,7 +25,13 @@ _HEADER, _PADDING, _HEADING, _NOTE, _WORD, _VERDICT = 36, 17, 22, 19, 21, 34  # 
 
 
 def stepper_page(
-    trace: Trace, position: int, held: frozenset[int], name: str | None, predicted: Trace | None, header: str
+    trace: Trace,
+    position: int,
+    held: frozenset[int],
+    name: str | None,
+    predicted: Trace | None,
+    header: str,
+    about: str = "",
 ) -> tuple[str, int]:
     """A stepping panel without its controls."""
     world = trace.meta.world
@@ -32,22 +39,23 @@ def stepper_page(
     lower = _PADDING + _HEADING + messages_height(world)
     page = (
         _header(header)
+        + about_area(about)
         + _two(upper, source_html(trace, position, held=held), tensors_html(trace, position, name))
         + _two(lower, messages_html(trace, position), timeline_html(trace, position, predicted))
         + f'<div class="lsp-area lsp-words">{words_html(trace, position, held=held)}</div>'
     )
-    return page, _HEADER + upper + lower + _words_height(world)
+    return page, _HEADER + about_height(about) + upper + lower + _words_height(world)
 
 
-def record_page(trace: Trace, predicted: Trace | None, header: str) -> tuple[str, int]:
+def record_page(trace: Trace, predicted: Trace | None, header: str, about: str = "") -> tuple[str, int]:
     """A record's panel."""
     traffic = traffic_svg(trace)
     drawn = int(traffic.split('height="', 1)[1].split('"', 1)[0])
     high = _PADDING + _HEADING + max(drawn, messages_height(trace.meta.world))
     words = words_html(trace, len(trace.positions) - 1) if trace.positions else ""
-    page = _header(header) + _two(high, traffic_area(trace), timeline_html(trace, None, predicted))
+    page = _header(header) + about_area(about) + _two(high, traffic_area(trace), timeline_html(trace, None, predicted))
     page += f'<div class="lsp-area lsp-words">{words}</div>'
-    return page, _HEADER + high + (_words_height(trace.meta.world) if words else 0)
+    return page, _HEADER + about_height(about) + high + (_words_height(trace.meta.world) if words else 0)
 
 
 def traffic_area(trace: Trace) -> str:

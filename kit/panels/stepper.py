@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from kit.panels.areas import Areas, header_html
+from kit.panels.areas import Areas, about_rows, header_html
 from kit.panels.embed import Prediction
 from kit.panels.motions import Face, Motions
 from kit.panels.page import Ear, foothold, panel_styles
@@ -62,7 +62,9 @@ class Stepper(widgets.VBox):
         self._still = Still(self._page, self.text, panel_styles)
         foot = foothold(name, self._still.hiding_style + self._transport.styles)
         rows = self._transport.rows()
-        super().__init__([foot, self._ear.widget, self._header, *rows, *self.areas.rows()])
+        self._about = str(getattr(session, "about", ""))
+        above = [foot, self._ear.widget, self._header, *about_rows(self._about)]
+        super().__init__([*above, *rows, *self.areas.rows()])
         for style in ("ls", "lsp-frame", "lsp-panel"):
             self.add_class(style)
         self.paint()
@@ -178,7 +180,7 @@ class Stepper(widgets.VBox):
         """All that the panel says, as plain text: its header, a sentence per rank, the verdict, the notice."""
         words = words_text(self.session.trace, self.session.position)
         head = " · ".join((self.session.trace.meta.function, *self._where()))
-        return "\n".join(part for part in (head, words, self._notice) if part)
+        return "\n".join(part for part in (head, self._about, words, self._notice) if part)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **more: Any) -> dict[str, Any]:
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **more)
@@ -218,11 +220,14 @@ class Stepper(widgets.VBox):
     def _page(self) -> tuple[str, int]:
         header = header_html(self.session.trace, self._where())
         trace, position = self.session.trace, self.session.position
-        return stepper_page(trace, position, self.held, self.areas.name, self._predicted.of(trace), header)
+        predicted = self._predicted.of(trace)
+        return stepper_page(trace, position, self.held, self.areas.name, predicted, header, self._about)
 
     def _hint(self) -> str:
-        """What to do when the ranks went away under this session."""
-        lost = getattr(self.session, "ended", None) is not None and hasattr(self.session, "reset")
+        """What to do when the ranks went away under this session, and what holding does where there are none."""
+        if self._about and self.motions.held:
+            return "A recording: nobody is held back"
+        lost = getattr(self.session, "ended", None) is not None and hasattr(self.session, "reset") and not self._about
         return "Reset puts ranks at the first line" if lost and not self.motions.settled else ""
 
     def _where(self) -> tuple[str, str, str]:

@@ -97,6 +97,17 @@ def test_the_first_code_cell_holds_the_parameters(path):
 
 
 @every_lab
+def test_the_set_up_names_the_recordings_that_stand_in(path):
+    """Before torch is imported, so that a machine without it gets that far; then the ranks are the recordings'."""
+    (cell,) = [cell for cell in code_cells(path) if calls(python(cell), "cluster")]
+    (call,) = calls(python(cell), "cluster")
+    wishes = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    assert (wishes["ranks"], wishes["replay"]) == ("ranks", f"'{path.stem}'")
+    assert "ranks = cluster.size" in text(cell)
+    assert "import torch" not in text(cell).split("kit.cluster(")[0]
+
+
+@every_lab
 def test_sections_come_in_the_fixed_order(path):
     found = headings(path)
     first = [next((i for i, heading in enumerate(found) if heading.startswith(word)), None) for word in ORDER]

@@ -216,6 +216,18 @@ def test_death_and_stop_are_told_without_a_motion(game: Game) -> None:
     assert game.to_kernel[-1]["states"][0].phase == "paused"
 
 
+def test_a_rank_stopped_before_the_run_is_stopped_in_it() -> None:
+    game = Game()
+    for rank in range(3):
+        game.stop(rank, phase="finished")
+    game.take(game.referee.stopped(1, "stopped by SIGSTOP"))
+    order = {"kind": "run", "run": 2, "mode": "step", "size": 3, "motion": 0, "patience": FOREVER}
+    game.take(game.referee.from_kernel({**order, "arguments": [b""] * 3}))
+    assert [state.phase for state in game.referee.states()] == ["running", "stopped", "running"]
+    game.take(game.referee.continued(1))
+    assert [state.phase for state in game.referee.states()] == ["running"] * 3
+
+
 def test_words_of_an_earlier_run_are_not_heard(game: Game) -> None:
     late = {"kind": "post", "run": 0, "operation": operation(0)}
     assert game.referee.from_rank(0, late) == []
@@ -238,6 +250,11 @@ class Recording:
         out = self.referee.from_rank(rank, {"kind": "operations", "run": 1, "operations": issued})
         stop = Stop(rank, 0, 7, (), Memory(0, 0, ""))
         return out + self.referee.from_rank(rank, {"kind": "stop", "run": 1, "phase": "finished", "stop": stop})
+
+
+def begins(referee: Referee, size: int = 3) -> list[Any]:
+    order = {"kind": "run", "run": 2, "mode": "record", "size": size, "arguments": [b""] * 3}
+    return referee.from_kernel(order)
 
 
 def verdicts(deliveries: list[Any]) -> list[str]:
@@ -314,3 +331,28 @@ def test_a_dead_rank_is_laid_beside_its_partners() -> None:
     (sentence,) = verdicts(game.referee.lost(0, "killed by SIGABRT"))
     assert "rank 0 calls all_reduce of 4 x float32" in sentence and "rank 1 calls all_reduce of 8 x float32" in sentence
     assert "rank 0 died in all_reduce (line 6): killed by SIGABRT" in sentence
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["after a run", "before any"])
+def test_a_recorded_run_is_judged_at_once_when_a_rank_of_it_is_stopped(ended: bool) -> None:
+    game = Recording()
+    if ended:
+        for rank in range(3):
+            game.end(rank)
+    else:
+        game.referee = Referee(3, game.memory)
+    assert verdicts(game.referee.stopped(2, "stopped by SIGSTOP")) == []
+    assert verdicts(begins(game.referee)) == ["rank 2 is stopped by SIGSTOP: continue it, or run cluster.reset()."]
+    assert verdicts(begins(game.referee, size=2)) == [], "it takes no part"
+    game.referee.continued(2)
+    assert verdicts(begins(game.referee)) == []
+
+
+def test_a_recorded_run_is_judged_at_once_when_a_rank_of_it_is_gone() -> None:
+    game = Recording()
+    for rank in range(3):
+        game.end(rank)
+    assert verdicts(game.referee.lost(1, "killed by SIGKILL")) == []
+    assert verdicts(begins(game.referee)) == [
+        "rank 1 died: killed by SIGKILL. Run cluster.reset() to have all ranks again."
+    ]

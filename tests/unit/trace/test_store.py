@@ -15,7 +15,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kit.trace import Frame, Memory, Output, Place, RankState, Stop, Summary, TensorFact, Trace, example
+from kit.trace import (
+    Account,
+    Frame,
+    Holding,
+    Memory,
+    Output,
+    Pass,
+    Place,
+    RankState,
+    Stop,
+    Summary,
+    TensorFact,
+    Trace,
+    example,
+)
 from kit.trace.store import load, save
 
 EXAMPLES = [example.ring, example.held_ring, example.via_root, example.deadlock, example.failure, example.overlap]
@@ -135,9 +149,32 @@ def rewrite(path: Path, text: str, values: bytes) -> Path:
 
 def test_another_version_says_to_upgrade(tmp_path: Path) -> None:
     data, values = content(save(example.deadlock(), tmp_path / "x"))
-    data["version"] = 2
-    with pytest.raises(ValueError, match=r"version 2; this Lockstep reads version 1\. Upgrade lockstep-labs"):
+    data["version"] = 3
+    with pytest.raises(ValueError, match=r"version 3; this Lockstep reads versions 1 to 2\. Upgrade lockstep-labs"):
         load(rewrite(tmp_path / "x", json.dumps(data), values))
+
+
+def test_a_file_of_version_1_has_no_passes_and_no_account(tmp_path: Path) -> None:
+    trace = example.ring()
+    data, values = content(save(trace, tmp_path / "x"))
+    data["version"] = 1
+    table = data["tables"]["RankTrace"]
+    new = [table["fields"].index(name) for name in ("passes", "account")]
+    for row in [table["fields"], *table["rows"]]:
+        for column in sorted(new, reverse=True):
+            del row[column]
+    assert same(load(rewrite(tmp_path / "x", json.dumps(data), values)), trace)
+
+
+def test_an_account_of_memory_comes_back(tmp_path: Path) -> None:
+    held = Holding(5, "addmm", parameters=2**40, activations=7), Holding(6, "ends", other=1)
+    trace = example.ring()
+    ranks = tuple(
+        replace(rank, passes=(Pass("forward", 1, 5),), account=Account("live storages", held)) for rank in trace.ranks
+    )
+    trace = replace(trace, ranks=ranks)
+    assert same(load(save(trace, tmp_path / "x")), trace)
+    assert load(tmp_path / "x").holdings() == trace.holdings()
 
 
 class Bomb:

@@ -1,0 +1,51 @@
+"""The row that says that a panel shows a recording: there when there is something to say, in the picture too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kit.panels import record_panel, stepping_panel
+from kit.panels.areas import about_height, about_rows
+from kit.session.replay import Replay
+from kit.trace import example
+from tests.unit.panels.test_still import picture_of
+
+SENTENCE = "A recording, made on 2026-11-21 with 4 ranks, because there is no cluster here: <ports> & folders."
+
+
+class Said(Replay):
+    about = SENTENCE
+
+
+def rows(panel: Any) -> list[Any]:
+    return [child for child in panel.children if "lsp-about" in child._dom_classes]
+
+
+def test_a_panel_without_a_sentence_has_no_row() -> None:
+    assert about_rows("") == [] and about_height("") == 0
+    assert rows(stepping_panel(Replay(example.ring()))) == []
+
+
+@pytest.mark.parametrize("kind", ["stepper", "record"])
+def test_the_sentence_is_in_the_panel_its_words_and_its_picture(kind: str) -> None:
+    if kind == "stepper":
+        plain, panel = stepping_panel(Replay(example.ring())), stepping_panel(Said(example.ring()))
+    else:
+        plain, panel = record_panel(example.via_root()), record_panel(_Recording())
+    (row,) = rows(panel)
+    assert "&lt;ports&gt; &amp; folders" in row.value and 'role="note"' in row.value
+    assert SENTENCE in panel.text() and SENTENCE not in plain.text()
+    with_it, without = picture_of(panel), picture_of(plain)
+    assert SENTENCE in "".join(with_it.itertext())
+    assert int(with_it.get("height")) - int(without.get("height")) == about_height(SENTENCE)
+
+
+def test_a_long_sentence_gets_more_lines() -> None:
+    assert about_height("word " * 100) > about_height("word " * 20)
+
+
+class _Recording:
+    trace = example.via_root()
+    about = SENTENCE
