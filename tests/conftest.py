@@ -18,6 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--binder", action="store_true", help="build what Binder builds and run the labs in it: three minutes"
     )
     group.addoption("--full-matrix", action="store_true", help="worlds of 1 to 8 ranks instead of 2 and 3")
+    group.addoption("--sessions", type=int, help="how many sessions with random faults: 12, or 200 in the full matrix")
+    group.addoption("--seed", help="of the sessions with random faults: a fresh one unless given")
     group.addoption(
         "--demand-all",
         action="store_true",

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _NAMES = {0: "Stage 0: data parallel", 1: "Stage 1", 2: "Stage 2", 3: "Stage 3"}
 _DOES = {
     0: "Every rank has everything; gradients are averaged.",
-    1: "The optimizer's memory is in shares: each rank steps its own, then all gather the weights.",
-    2: "So are the gradients: a bucket is summed to the rank whose share it is, then gone.",
-    3: "So are the weights: a layer is gathered when it computes, then freed.",
+    1: "Each rank steps its share, then weights are gathered.",
+    2: "Gradients are summed to whose share they are, then gone.",
+    3: "A layer's weights are gathered to compute, then freed.",
 }
 _PADDING = 9  # px, as in the style sheets
 

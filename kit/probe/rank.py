@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 
+from kit.probe.accounted import AccountedRun
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox
 from kit.probe.record import RecordRun
 from kit.probe.step import StepRun
+from kit.probe.timed import TimedRun
 from kit.probe.wire import Channel, Message
 from kit.probe.world import World, seed_everything
 from kit.trace.facts import Failure
@@ -111,7 +113,7 @@ class Rank:
     def _work(self, message: Message, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
-        kind = StepRun if message["mode"] == "step" else RecordRun
+        kind = _kind_of(message)
         try:
             self._blackbox.clear()
             self._world.during_run(None)
@@ -137,3 +139,11 @@ class Rank:
         hint = f"rank {self.number} could not load the function: {error}"
         failure = Failure(type(error).__name__, hint, text, None)
         self._channel.send({"kind": "unloaded", "run": message["run"], "error": failure, "time": time.monotonic_ns()})
+
+
+def _kind_of(order: Message) -> type[StepRun] | type[RecordRun]:
+    if order["mode"] == "step":
+        return StepRun
+    if "account" in order:
+        return AccountedRun
+    return RecordRun if order["links"] is None else TimedRun

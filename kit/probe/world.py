@@ -11,6 +11,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -37,9 +38,12 @@ class World:
         self._store = ""
         self._count = 0
         self._worker: int | None = None
-        self._originals: dict[str, Callable[..., Any]] = {}
-        register(watch, nccl=backend == "nccl")
-        self._install()
+        self._originals = self._take_charge()
+
+    def _take_charge(self) -> dict[str, Callable[..., Any]]:
+        """From now on groups of this process are made by its worlds; what made them before comes back."""
+        register(self._watch, nccl=self.backend == "nccl")
+        return install(lambda: self)
 
     def join(self, store: str, size: int) -> None:
         """Leaves whatever group there is and joins a new world of `size` ranks that meets in the file `store`."""
@@ -58,6 +62,10 @@ class World:
         """Calls of init and destroy by this thread's code are the learner's."""
         self._worker = worker
 
+    def meeting(self) -> AbstractContextManager[None]:
+        """Around the making of a group."""
+        return only_ours()
+
     def _init(self, store: str) -> None:
         self._originals["init_process_group"](
             self.backend,
@@ -66,36 +74,6 @@ class World:
             world_size=self.size,
             timeout=PATIENCE,
         )
-
-    def _install(self) -> None:
-        helper = c10d._new_process_group_helper
-
-        @functools.wraps(helper)
-        def new_process_group_helper(
-            size: int, rank: int, members: list[int], backend: Any, *rest: Any, **options: Any
-        ) -> Any:
-            if str(backend).lower() not in _SEEN:
-                return helper(size, rank, members, backend, *rest, **options)
-            self.touched = True
-            with only_ours():
-                group, store = helper(size, rank, members, CONFIG, *rest, **options)
-            if group is not dist.GroupMember.NON_GROUP_MEMBER:
-                c10d._world.pg_map[group] = (dist.Backend(self.backend), c10d._world.pg_map[group][1])
-            return group, store
-
-        setattr(c10d, "_new_process_group_helper", new_process_group_helper)  # noqa: B010
-        self._replace("init_process_group", self._learner_inits)
-        self._replace("destroy_process_group", self._learner_destroys)
-
-    def _replace(self, name: str, function: Callable[..., Any]) -> None:
-        self._originals[name] = original = getattr(c10d, name)
-
-        @functools.wraps(original)
-        def replaced(*arguments: Any, **options: Any) -> Any:
-            return function(*arguments, **options)
-
-        setattr(c10d, name, replaced)
-        setattr(dist, name, replaced)
 
     def _learner_inits(
         self,
@@ -127,6 +105,41 @@ class World:
     def _learner_destroys(self, group: Any = None) -> None:
         self.touched = True
         self._originals["destroy_process_group"](group)
+
+
+def install(current: Callable[[], World]) -> dict[str, Callable[..., Any]]:
+    """Lets the world that `current()` names stand behind c10d's functions; returns those that were there."""
+    originals: dict[str, Callable[..., Any]] = {}
+    helper = c10d._new_process_group_helper
+
+    @functools.wraps(helper)
+    def new_process_group_helper(
+        size: int, rank: int, members: list[int], backend: Any, *rest: Any, **options: Any
+    ) -> Any:
+        if str(backend).lower() not in _SEEN:
+            return helper(size, rank, members, backend, *rest, **options)
+        world = current()
+        world.touched = True
+        with world.meeting():
+            group, store = helper(size, rank, members, CONFIG, *rest, **options)
+        if group is not dist.GroupMember.NON_GROUP_MEMBER:
+            c10d._world.pg_map[group] = (dist.Backend(world.backend), c10d._world.pg_map[group][1])
+        return group, store
+
+    def replace(name: str, own: Callable[[World], Callable[..., Any]]) -> None:
+        originals[name] = original = getattr(c10d, name)
+
+        @functools.wraps(original)
+        def replaced(*arguments: Any, **options: Any) -> Any:
+            return own(current())(*arguments, **options)
+
+        setattr(c10d, name, replaced)
+        setattr(dist, name, replaced)
+
+    setattr(c10d, "_new_process_group_helper", new_process_group_helper)  # noqa: B010
+    replace("init_process_group", lambda world: world._learner_inits)
+    replace("destroy_process_group", lambda world: world._learner_destroys)
+    return originals
 
 
 def seed_everything(rank: int) -> None:

@@ -19,8 +19,11 @@ def per_rank(values: Sequence[Any]) -> PerRank:
 
 
 def step_on(cluster: Cluster, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session:
+    from kit.session.recorded import keeper
     from kit.session.session import Session
 
+    if (kept := keeper()) is not None:
+        return kept.step(cluster, (function, args, kwargs))
     return Session(cluster, function, args, kwargs)
 
 
@@ -30,8 +33,11 @@ def record_on(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     world: int | None = None,
-    show_output: bool = True,
 ) -> Recording:
     from kit.session.record import run
+    from kit.session.recorded import keeper
 
-    return run(cluster, (function, args, kwargs), world, show_output)
+    call = (function, args, kwargs)
+    if (kept := keeper()) is not None:
+        return kept.record(cluster, call, lambda: run(cluster, call, world))
+    return run(cluster, call, world)

@@ -62,7 +62,7 @@ class Conductor:
                 "sources": package.sources,
                 "root_file": package.root_file,
                 "budget": CAPTURE_BUDGET,
-                "links": self.links,
+                "links": self.links.of(self.cluster.folder) if self.links is not None else None,
                 **order,
             }
         )

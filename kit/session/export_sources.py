@@ -116,7 +116,8 @@ class Sources:
                 f"{what} cannot be written into a script: make it in the function, or in one line of a cell"
             )
         if statement.startswith(("import ", "from ")):
-            self._import(name, statement)
+            if self._without_our_imports(statement) == statement:  # else it is defined in the script now
+                self._import(name, statement)
         elif name not in self._open:
             self._open.add(name)
             self.runs_code = self.runs_code or _calls(statement)

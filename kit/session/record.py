@@ -54,9 +54,11 @@ class Recording:
 class _Run:
     """Collects one recorded run until every rank has ended or the host agent has a verdict."""
 
-    def __init__(self, cluster: Cluster, call: Call, world: int) -> None:
+    def __init__(self, cluster: Cluster, call: Call, world: int, order: dict[str, Any]) -> None:
         self.package = shipping.pack(*call, world)
         self.recorder = Recorder(self.package, "record", describe(cluster, self.package, call, world))
+        if "account" in order:
+            self.recorder.note("memory was accounted for: everything takes longer than without")
         self.world = world
         self.results: dict[int, bytes] = {}
         self.states: dict[int, RankState] = {}
@@ -64,7 +66,7 @@ class _Run:
         self.lost: str | None = None
         self.news = threading.Condition()
         self.conductor = conductor_of(cluster)
-        self.number = self.conductor.begin(self.package, "record", world, self._hear)
+        self.number = self.conductor.begin(self.package, "record", world, self._hear, **order)
 
     def wait(self) -> None:
         """Until it is over. A Ctrl-C ends the run on the ranks and is raised again."""
@@ -118,16 +120,19 @@ class _Run:
             self.news.notify_all()
 
 
-def run(cluster: Cluster, call: Call, world: int | None = None, show_output: bool = True) -> Recording:
-    """Runs call = (function, args, kwargs) on the first `world` ranks. RankError when they fail, hang or disagree."""
+def run(cluster: Cluster, call: Call, world: int | None = None, show_output: bool = True, **order: Any) -> Recording:
+    """Runs call = (function, args, kwargs) on the first `world` ranks. RankError when they fail, hang or disagree.
+
+    order: more for the ranks to know: `account` has them account for memory.
+    """
     size = _checked(cluster, world)
-    going = _Run(cluster, call, size)
+    going = _Run(cluster, call, size, order)
     going.wait()
     position = going.position()
     going.recorder.add(position)
     trace = going.recorder.trace()
     if show_output:
-        _print_output(going.recorder)
+        print_output(trace)
     wrong = what_went_wrong(position) or "\n".join(mismatches(trace))
     if wrong:
         raise with_traceback(RankError(wrong, trace), position)
@@ -144,7 +149,9 @@ def _checked(cluster: Cluster, world: int | None) -> int:
     return world
 
 
-def _print_output(recorder: Recorder) -> None:
-    for rank in range(recorder.world):
-        for line in recorder.output(rank).splitlines():
-            print(f"[rank {rank}] {line}")
+def print_output(trace: Trace) -> None:
+    """Prints what the ranks printed, each line with its rank's number in front."""
+    for rank in trace.ranks:
+        text = "".join(part.text if part.text.endswith("\n") else part.text + "\n" for part in rank.output)
+        for line in text.splitlines():
+            print(f"[rank {rank.rank}] {line}")

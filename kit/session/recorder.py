@@ -11,7 +11,20 @@ import kit
 from kit.probe.delta import Decoder
 from kit.probe.shipping import Package
 from kit.probe.wire import Message
-from kit.trace.facts import Meta, Mode, Operation, Output, Place, Position, RankTrace, Source, Stop, Trace
+from kit.trace.facts import (
+    Account,
+    Meta,
+    Mode,
+    Operation,
+    Output,
+    Pass,
+    Place,
+    Position,
+    RankTrace,
+    Source,
+    Stop,
+    Trace,
+)
 
 _PARALLEL = str(Path(kit.__file__).parent / "parallel") + os.sep
 
@@ -22,6 +35,8 @@ class _RankRecord:
     operations: dict[int, Operation] = field(default_factory=dict)
     active: list[tuple[int, int]] = field(default_factory=list)
     output: list[Output] = field(default_factory=list)
+    passes: tuple[Pass, ...] = ()
+    account: Account | None = None
     decoder: Decoder = field(default_factory=Decoder)
     frozen: RankTrace | None = None
 
@@ -54,6 +69,8 @@ class Recorder:
             for frame in frames:
                 self._see(frame.place.file)
         else:
+            record.passes = message.get("passes", record.passes)
+            record.account = message.get("account", record.account)
             for operation in (message["operation"],) if kind == "operation" else message["operations"]:
                 record.operations[operation.index] = operation
                 self._see_place(operation.place)
@@ -73,9 +90,6 @@ class Recorder:
     def positions(self) -> list[Position]:
         return self._positions
 
-    def output(self, rank: int) -> str:
-        return "".join(part.text if part.text.endswith("\n") else part.text + "\n" for part in self._ranks[rank].output)
-
     def trace(self) -> Trace:
         if self._trace is None:
             ranks = tuple(self._freeze(rank, record) for rank, record in enumerate(self._ranks))
@@ -85,7 +99,15 @@ class Recorder:
     def _freeze(self, rank: int, record: _RankRecord) -> RankTrace:
         if record.frozen is None:
             operations = tuple(record.operations[i] for i in sorted(record.operations))
-            record.frozen = RankTrace(rank, tuple(record.stops), operations, tuple(record.active), tuple(record.output))
+            record.frozen = RankTrace(
+                rank,
+                tuple(record.stops),
+                operations,
+                tuple(record.active),
+                tuple(record.output),
+                record.passes,
+                record.account,
+            )
         return record.frozen
 
     def _see_place(self, place: Place | None) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,19 +155,20 @@ class Session(Reading):
 
     def _begin(self) -> None:
         self._conductor = conductor_of(self._cluster)
-        self._ended = None
-        self._results: dict[int, bytes] = {}
-        self._settled: dict[int, Message] = {}
-        self._abandoned: set[int] = set()  # motions whose caller was interrupted
-        self._recorder = Recorder(
-            self._package, "step", describe(self._cluster, self._package, self._call, self._cluster.size)
-        )
+        meta = describe(self._cluster, self._package, self._call, self._cluster.size)
+        recorder = Recorder(self._package, "step", meta)
+        with self._news:
+            self._recorder, self._ended = recorder, None
+            self._results: dict[int, bytes] = {}
+            self._settled: dict[int, Message] = {}
+            self._abandoned: set[int] = set()  # motions whose caller was interrupted
         self._position = -1
         motion = next(self._motions)
         self._run = -1
         # the first start imports what the function needs
         order = {"motion": motion, "patience": int((PATIENCE + SLACK) * 1e9)}
-        self._run = self._conductor.begin(self._package, "step", self._recorder.world, self._hear, **order)
+        hear = partial(self._hear, recorder)
+        self._run = self._conductor.begin(self._package, "step", recorder.world, hear, **order)
         self._await(motion, "start", (), PATIENCE + SLACK)
 
     def _move(self, how: str, ranks: Sequence[int] | None, timeout: float, **where: Any) -> Position:
@@ -206,12 +208,14 @@ class Session(Reading):
             self._position = self._recorder.add(position)
             return position
 
-    def _hear(self, message: Message) -> None:
-        """In the connection's thread."""
+    def _hear(self, recorder: Recorder, message: Message) -> None:
+        """In the connection's thread. What comes late from before a reset, for its recorder, is not heard."""
         kind = message["kind"]
         if kind == "settled" and message["motion"] in self._abandoned:
             kind, message = "changed", {**message, "what": "came to rest"}
         with self._news:
+            if recorder is not self._recorder:
+                return
             if kind in ("agent-lost", "controller-lost", "reset-done", "replaced"):
                 if self._ended is None:
                     self._ended = _WHY_ENDED[kind]

@@ -2,12 +2,15 @@
 
 from kit.trace.compare import disagreement, mismatches
 from kit.trace.facts import (
+    Account,
     Failure,
     Frame,
+    Holding,
     Memory,
     Meta,
     Operation,
     Output,
+    Pass,
     Place,
     Position,
     RankState,
@@ -26,13 +29,16 @@ from kit.trace.traffic import Traffic
 from kit.trace.waits import deadlock, stuck
 
 __all__ = [
+    "Account",
     "Failure",
     "Frame",
+    "Holding",
     "Memory",
     "Message",
     "Meta",
     "Operation",
     "Output",
+    "Pass",
     "Place",
     "Position",
     "RankState",

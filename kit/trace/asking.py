@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kit.trace.facts import Operation, Trace
+    from kit.trace.holdings import Holdings
+    from kit.trace.overlap import Overlap
     from kit.trace.questions import Message
     from kit.trace.timeline import Span
     from kit.trace.traffic import Traffic
@@ -66,6 +68,12 @@ class Questions:
 
         return peak_memory(_trace(self), rank)
 
+    def holdings(self) -> Holdings:
+        """What every rank held over the run, by kind of memory. ValueError where nobody accounted for it."""
+        from kit.trace.holdings import holdings
+
+        return holdings(_trace(self))
+
     def waiting_time(self, rank: int) -> float:
         """Seconds a rank's code stood still because another had not come yet."""
         from kit.trace.questions import waiting_time
@@ -77,6 +85,12 @@ class Questions:
         from kit.trace.questions import exposed_communication
 
         return exposed_communication(_trace(self), rank)
+
+    def overlap(self, step: int = -1) -> Overlap:
+        """What computing hid of a training step's communication (negative: steps are counted from the last)."""
+        from kit.trace.overlap import overlap
+
+        return overlap(_trace(self), step)
 
     def spans(self) -> tuple[Span, ...]:
         """What every rank did when, in seconds from 0; a stepped run without the time its person took."""

@@ -203,6 +203,38 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """What a rank held at one moment, in bytes by kind of memory. A storage counts once, whoever looks at it."""
+
+    time: int
+    label: str  # what had just happened: 'addmm', 'all_reduce issued', 'backward begins'
+    parameters: int = 0
+    gradients: int = 0
+    optimizer_state: int = 0
+    activations: int = 0  # what the forward pass made, and all else that the backward pass reads
+    buffers: int = 0  # of communication: buckets, gathered layers, what else is handed to collectives
+    other: int = 0
+    allocator: int = 0  # on a GPU: what its allocator had given out beyond all these
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a rank held in the course of a run, by the method named ('live storages', 'cuda allocator')."""
+
+    method: str
+    holdings: tuple[Holding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A stretch of a training step on one rank: 'forward', 'backward', or 'step' of the optimizer."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class RankTrace:
     """Everything one rank did."""
 
@@ -213,6 +245,8 @@ class RankTrace:
         tuple[int, int], ...
     ] = ()  # (from, to): when its code was let run; between them a person was thinking
     output: tuple[Output, ...] = ()  # all it printed
+    passes: tuple[Pass, ...] = ()  # where they were watched
+    account: Account | None = None  # where memory was accounted for
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,13 @@ def misfit(entries: Sequence[Operation]) -> str | None:
     """A sentence if what one rank gives another is not what that one makes room for, else None.
 
     Where the pieces are not known (all_to_all on whole tensors, whose split sizes are not recorded) the totals of all
-    ranks are compared once everybody is there.
+    ranks are compared once everybody is there. Of a rank that died in it only the first tensor is known: it is left out.
     """
     name = canonical(entries[0].name)
     if name not in ("all_gather", "reduce_scatter", "all_to_all"):
+        return None
+    entries = [e for e in entries if _inputs(e) and _outputs(e)]
+    if not entries:
         return None
     given, room = [_given(e) for e in entries], [_room(e) for e in entries]
     if name == "all_to_all" and (None in given or None in room):

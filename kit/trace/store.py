@@ -19,7 +19,8 @@ from kit.trace.codec import ARRAY_KINDS, Broken, Decoder, Encoder
 from kit.trace.facts import Trace
 
 SCHEMA = "lockstep-trace"
-VERSION = 1
+VERSION = 2  # 2: passes, accounts of memory
+READS = (1, 2)
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the date of every member: equal traces make equal files
 
 
@@ -79,9 +80,10 @@ class _OtherVersion(ValueError):
 def _read(content: Any, values: bytes, path: Path) -> Trace:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise Broken("it does not say that it is one")
-    if content.get("version") != VERSION:
+    if content.get("version") not in READS:
         raise _OtherVersion(
-            f"{path} is a trace of version {content.get('version')!r}; this Lockstep reads version {VERSION}. "
+            f"{path} is a trace of version {content.get('version')!r}; this Lockstep reads versions {READS[0]} to "
+            f"{READS[-1]}. "
             "Upgrade lockstep-labs, or record the run again."
         )
     listed = content.get("arrays")

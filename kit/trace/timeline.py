@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kit.trace.asking import once
 from kit.trace.clocks import Run, blocked_operation, measured_cost, retimed
+from kit.trace.intervals import outside, union
 from kit.trace.pairs import by_match, is_complete
 from kit.trace.sentences import operation_words
 
@@ -133,7 +134,7 @@ def _of_rank(run: Run, horizon: int, held: dict[int, Place | None]) -> Iterable[
         if start < horizon:
             yield from _blocked(run.rank, blocked, start, horizon)
             taken.append((start, horizon))
-    for start, end in _outside(_union(run.active), taken):
+    for start, end in outside(union(run.active), taken):
         yield _span(run.rank, "compute", start, end, "compute")
     if run.rank in held and run.blocked is None:
         yield _span(run.rank, "held", run.clock, horizon, "held by you", held[run.rank], open=True)
@@ -166,7 +167,7 @@ def _hidden(run: Run, taken: list[tuple[int, int]]) -> Iterable[Span]:
     flights = [(op.began, op.ended, op) for op in run.operations if op.began is not None and op.ended is not None]
     for began, ended, op in sorted(flights, key=lambda flight: (flight[0], flight[1], flight[2].index)):
         first = max(0, bisect_right(taken, (began, began)) - 1)
-        for start, end in _outside([(began, ended)], taken, first):
+        for start, end in outside([(began, ended)], taken, first):
             lane = next((number for number, until in enumerate(lanes) if until <= start), len(lanes))
             lanes[lane : lane + 1] = [end]
             yield _span(op.rank, "communicate", start, end, operation_words(op), op.place, op.match, lane + 1)
@@ -184,32 +185,3 @@ def _span(
     open: bool = False,
 ) -> Span:
     return Span(rank, kind, start / 1e9, end / 1e9, label, place, match or None, lane, open)
-
-
-def _union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(intervals):
-        if end <= start:
-            continue
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _outside(intervals: list[tuple[int, int]], taken: list[tuple[int, int]], first: int = 0) -> list[tuple[int, int]]:
-    """The parts of some intervals that others, from the first that matters, leave free. Both disjoint and sorted."""
-    free = []
-    for start, end in intervals:
-        while first < len(taken) and taken[first][1] <= start:
-            first += 1
-        index = first
-        while index < len(taken) and taken[index][0] < end:
-            if taken[index][0] > start:
-                free.append((start, taken[index][0]))
-            start = max(start, taken[index][1])
-            index += 1
-        if start < end:
-            free.append((start, end))
-    return free

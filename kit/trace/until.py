@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kit.trace.facts import Operation, Position, RankTrace, Trace
+from kit.trace.facts import Account, Operation, Position, RankTrace, Trace
 
 
 def until(trace: Trace, position: int) -> Trace:
@@ -43,7 +43,13 @@ def _rank_until(rank: RankTrace, position: Position, moment: int) -> RankTrace:
         operations=tuple(_operation_until(op, moment) for op in rank.operations[: state.operations]),
         active=tuple((start, min(end, moment)) for start, end in rank.active if start < moment),
         output=tuple(output for stop in stops for output in stop.output),
+        passes=tuple(one for one in rank.passes if one.end <= moment),
+        account=rank.account and _account_until(rank.account, moment),
     )
+
+
+def _account_until(account: Account, moment: int) -> Account:
+    return replace(account, holdings=tuple(held for held in account.holdings if held.time <= moment))
 
 
 def _operation_until(op: Operation, moment: int) -> Operation:

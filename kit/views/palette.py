@@ -12,6 +12,19 @@ RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#882255", "#A6E
 
 COMPUTE = "#56B4E9"
 COMMUNICATE = "#D55E00"
+EXPOSED = "#8A2BE2"  # communication that no computing hides
+
+# Kinds of memory. Communication buffers wear the colour of communicating.
+MEMORY = {
+    "parameters": "#4646D8",
+    "gradients": "#E58AEE",
+    "optimizer state": "#4FCB85",
+    "activations": "#7A5674",
+    "communication buffers": COMMUNICATE,
+    "other": "#9AA4AF",
+    "allocator": "#5F6B76",
+}
+
 HELD_LIGHT, HELD_DARK = "#d0d7de", "#3d444d"  # held back by the person: the grey of lines
 WAIT = "none"  # waiting has no fill: a dashed outline, because nothing is being done
 

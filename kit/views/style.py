@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from kit.resources import assets
-from kit.views.palette import COMMUNICATE, COMPUTE, INK, RANKS, UNKNOWN, text_on
+from kit.views.palette import COMMUNICATE, COMPUTE, EXPOSED, INK, MEMORY, RANKS, UNKNOWN, text_on
 
 
 @cache
@@ -24,7 +24,13 @@ def standalone_style() -> str:
 
 def _colors() -> str:
     ranks = "".join(f".ls-r{i}{{--c:{color};--t:{text_on(color)}}}" for i, color in enumerate(RANKS))
-    return f"{ranks}\n.ls{{--ls-compute:{COMPUTE};--ls-communicate:{COMMUNICATE}}}\n"
+    work = f"--ls-compute:{COMPUTE};--ls-communicate:{COMMUNICATE};--ls-exposed:{EXPOSED}"
+    work += f";--ls-on-compute:{text_on(COMPUTE)}"
+    memory = "".join(
+        f".ls-{kind.replace(' ', '-')}{{--c:{'var(--ls-communicate)' if color == COMMUNICATE else color}}}"
+        for kind, color in MEMORY.items()
+    )
+    return f"{ranks}\n.ls{{{work}}}\n{memory}\n"
 
 
 def _read(name: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kit import __version__, cli, resources
+from kit.instructor.record import BUDGET
 
 
 def run(*arguments: str) -> int:
@@ -38,6 +39,21 @@ def test_help_names_the_commands(arguments: list[str], capsys: pytest.CaptureFix
     assert "copy the labs to your folder" in said and "run labs without a browser" in said
 
 
+def test_help_of_record_says_when_and_how_large(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("record", "--help") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "for machines that can have no cluster" in said and f"a budget of {BUDGET // 1000} kB" in said
+    assert "whenever a test says that a lab has changed" in said
+
+
+def test_recordings_are_not_put_into_an_installed_wheel(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resources, "assets", lambda: Path("/site/kit/_carried/assets"))
+    assert run("record", "00") == 2
+    assert "name a folder of your own with --into DIR" in capsys.readouterr().err
+
+
 def test_help_of_check_says_what_exit_codes_mean_and_gives_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", "--help") == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -62,6 +78,7 @@ def test_help_of_check_says_what_exit_codes_mean_and_gives_examples(capsys: pyte
         (["check", "--json"], "expected one argument"),
         (["check", "--json", "/dev/null/marks.json"], "cannot be made"),
         (["lab", "--dir", "/dev/null/labs"], "name another folder with --dir"),
+        (["record", "99"], "There is no lab '99'"),
     ],
 )
 def test_nonsense_gets_one_sentence_and_exit_code_2(

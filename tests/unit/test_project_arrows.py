@@ -34,9 +34,9 @@ ARROWS = {
 EVERYTHING = {"front", "cli"}  # what may import every room
 # Methods that are short for a function of a higher room, and ask the package for it when they are called.
 FACE = {
-    "cluster": {"step_on", "record_on"},  # cluster.step, cluster.record
+    "cluster": {"step_on", "record_on", "stand_in"},  # cluster.step, cluster.record, kit.cluster(replay=...)
     "cost": {"plot_of"},  # sweep.plot
-    "session": {"panel_of"},  # session.panel, recording.panel
+    "session": {"panel_of", "plot_memory", "plot_overlap"},  # session.panel, recording.panel, accounted.plot, ...
     "check": {"bench"},  # check(function) on the cluster of this kernel
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 # of kit or cluster: what recordings are made of
-CALLS = frozenset({"step", "record", "record_on", "memory", "threads", "bandwidth"})
+CALLS = frozenset({"step", "record", "record_on", "memory", "overlap", "threads", "bandwidth"})
 
 
 def source_of(function: Callable[..., Any]) -> str:

@@ -167,6 +167,22 @@ def test_coalesced_tensors_of_several_sizes() -> None:
     assert disagreement([call(r, "all_gather", parts) for r in range(3)]) is None
 
 
+@pytest.mark.parametrize("name", ["all_gather", "reduce_scatter", "all_to_all"])
+def test_a_rank_of_which_only_the_first_tensor_is_known_is_not_judged(name: str) -> None:
+    """What a black box keeps of an operation that its rank died in."""
+    whole = [
+        call(0, name, [region("in", (2,)), region("out", (6,))]),
+        call(1, name, [region("in", (2,)), region("out", (6,))]),
+    ]
+    if name != "all_gather":
+        whole = [
+            call(op.rank, name, [region("in", (6,)), region("out", (2,) if name == "reduce_scatter" else (6,))])
+            for op in whole
+        ]
+    died = call(2, name, whole[0].regions[:1])
+    assert disagreement([*whole, died]) is None and disagreement([died]) is None
+
+
 def exchanged(rank: int, gives: list[int], takes: list[int], name: str = "all_to_all", n: int = 3) -> Operation:
     regions = [*(region("in", (k,)) for k in gives), *(region("out", (k,)) for k in takes)]
     return call(rank, name, regions, n=n)

@@ -2,7 +2,20 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from kit.views.palette import COMMUNICATE, COMPUTE, INK, PAPER, RANKS, UNKNOWN, contrast, rank_color, text_on
+from kit.trace.holdings import KINDS
+from kit.views.palette import (
+    COMMUNICATE,
+    COMPUTE,
+    EXPOSED,
+    INK,
+    MEMORY,
+    PAPER,
+    RANKS,
+    UNKNOWN,
+    contrast,
+    rank_color,
+    text_on,
+)
 
 
 def test_contrast_is_the_wcag_ratio() -> None:
@@ -34,3 +47,15 @@ def test_colours_repeat_after_eight_ranks() -> None:
 
 def test_the_grey_for_unknown_themes_reads_on_both() -> None:
     assert min(contrast(UNKNOWN, "#ffffff"), contrast(UNKNOWN, "#111417")) >= 3.8
+
+
+def test_kinds_of_memory_keep_apart_from_each_other_and_from_ranks() -> None:
+    assert MEMORY["communication buffers"] == COMMUNICATE, "communication has one colour"
+    own = [color for kind, color in MEMORY.items() if kind not in ("communication buffers", "allocator")]
+    for one, other in [
+        *combinations([*own, EXPOSED], 2),
+        *((a, b) for a in own for b in (*RANKS, COMPUTE, COMMUNICATE)),
+    ]:
+        channels = [abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+        assert sum(channels) > 80, f"{one} and {other} are hard to tell apart"
+    assert tuple(MEMORY) == tuple(KINDS), "every kind has a colour, in the order of the stack"

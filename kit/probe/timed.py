@@ -1,0 +1,84 @@
+"""Recording over slow links: when each operation was over, and when the rank stood still for it.
+
+At full speed the end of an operation that nobody waits for is noted when the rank next passes by, because looking
+sooner would cost it time. On throttled links nothing is gained by that haste: the moment is known to what holds the
+operation back, and passes of the training step are noted too, so that a picture can say what computing has hidden.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import torch.distributed as dist
+
+from kit.probe.backend import Launch, ObservedGroup
+from kit.probe.later import Later
+from kit.probe.ledger import Entry
+from kit.probe.operations import Draft
+from kit.probe.passes import Passes
+from kit.probe.record import RecordedWork, RecordRun
+
+STOOD = 1_000_000  # ns of a wait that are more than the passing of a finished one
+
+
+class TimedRun(RecordRun):
+    """One rank's part of a recorded function on throttled links."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._passes = Passes()
+        self._futures: list[Entry] = []  # operations that were handed out as futures, in order of issue
+
+    def start(self) -> None:
+        super().start()
+        self._passes.start()
+
+    def end(self) -> None:
+        self._passes.stop()
+        for entry in self.ledger.entries:
+            if entry.ended is not None and entry.waits and entry.waits[-1][1] - entry.waits[-1][0] > STOOD:
+                entry.ended = max(entry.ended, entry.waits[-1][1])
+        for computed, over in self._passes.computed:
+            self._stood_in_futures(computed, over)
+        super().end()
+
+    def over_links(self, group: ObservedGroup, draft: Draft, launch: Launch, *asked: int | None) -> Launch:
+        entry, held_back = self.ledger.entries[-1], super().over_links(group, draft, launch, *asked)
+
+        def launched(*source: int) -> dist.Work:
+            work = held_back(*source)
+            if isinstance(work, Later):  # not work.after, for which a thread would wait
+                Later.after(work, partial(self._over, entry, work))
+            return work
+
+        return launched
+
+    def promise(self, work: RecordedWork) -> None:
+        super().promise(work)
+        self._futures.append(work._entry)
+
+    def tell(self, kind: str, **content: Any) -> None:
+        if kind == "operations":
+            content |= {"passes": tuple(self._passes.facts)}
+        super().tell(kind, **content)
+
+    def _over(self, entry: Entry, work: Later) -> None:
+        """Called by the thread that completes the operation: on time, or when the rank's own comes to wait for it."""
+        now = time.monotonic_ns()
+        due: float | None = getattr(work, "_due", None)
+        late = threading.get_ident() == self.worker and due is not None
+        entry.ended = min(now, max(entry.issued, round(due * 1e9))) if late and due is not None else now
+
+    def _stood_in_futures(self, computed: int, over: int) -> None:
+        """A reducer waits in C++, at the end of the backward pass, for the buckets that are still under way."""
+        since = computed
+        for entry in self._futures:
+            if entry.ended is None or entry.waits or entry.issued > computed or entry.ended > over + STOOD:
+                continue
+            entry.ended = min(entry.ended, over)  # its future came before the note of it
+            if entry.ended > since:
+                entry.waits.append((since, entry.ended))
+                since = entry.ended

@@ -1,0 +1,30 @@
+"""The switch between stages of ZeRO in a real page: what is pressed is shown, and nothing else moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.views.test_stages import P, runs
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_switch_is_pressed_and_nothing_jumps(open_notebook, lab_server, screenshots, theme):
+    for stage, trace in runs().items():
+        trace.save(lab_server.notebooks / f"stage-{stage}.trace")
+    loaded = "{stage: kit.Trace.load(f'stage-{stage}.trace') for stage in range(4)}"
+    cells = [f"import kit\nswitch = kit.zero_stages({loaded}, parameters={P})", "switch"]
+    book = open_notebook(cells, theme=theme).run_all()
+    seen = set()
+    for stage, formula in enumerate(("16P", "8P + 8P/n", "4P + 12P/n", "16P/n")):
+        book.page.locator(f".lsp-stage-{stage}").click()
+        book.until(f"switch.chosen == {stage}")
+        book.page.locator(f".lsp-stages text.ls-left:text('{formula} = ')").first.wait_for()
+        box = book.page.locator(".lsp-panel").bounding_box()
+        marks = book.page.locator(".lsp-stages text.ls-right").evaluate_all(
+            "all => all.map(one => one.getBoundingClientRect().y)"
+        )
+        seen.add((box["width"], box["height"], tuple(marks)))
+    assert len(seen) == 1 and book.page.locator(".lsp-panel").bounding_box()["width"] <= 840
+    wide = book.page.locator(".lsp-panel").evaluate("panel => [panel.scrollWidth, panel.clientWidth]")
+    assert wide[0] <= wide[1]
+    book.screenshot(screenshots / f"stages-{theme}.png", ".lsp-panel")

@@ -1,0 +1,66 @@
+"""Pictures of a training step in a notebook: memory, overlap and flow charts, in both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MEMORY = """
+import kit
+from kit.trace import Holding, Pass
+from kit.trace.holdings import Holdings
+MB = 1_000_000
+def held(k, g):
+    own = (Holding(0, "begins", parameters=4 * MB), Holding(1, "forward begins", parameters=4 * MB),
+           Holding(2, "addmm", parameters=4 * MB, activations=3 * MB),
+           Holding(3, "mm", parameters=4 * MB, gradients=g, activations=2 * MB, buffers=4 * MB - g // 2),
+           Holding(4, "step begins", parameters=4 * MB, gradients=g),
+           Holding(5, "zeros_like", parameters=4 * MB, gradients=g, optimizer_state=k, other=MB),
+           Holding(6, "step ends", parameters=4 * MB, gradients=g, optimizer_state=k))
+    passes = Pass("forward", 1, 3), Pass("backward", 3, 4), Pass("step", 4, 6)
+    return Holdings((own,) * 2, (passes,) * 2, "live storages")
+panel = kit.plot_memory({"data parallel": held(8 * MB, 4 * MB), "ZeRO, stage 2": held(4 * MB, 2 * MB)},
+                        {"data parallel": {"16P": 16 * MB}, "ZeRO, stage 2": {"4P + 12P/n": 10 * MB}})
+panel
+"""
+OVERLAP = """
+from kit.trace import example
+waits = example.overlap()
+panel = kit.plot_overlap({"two buckets": waits, "the same": waits})
+panel
+"""
+CHARTS = """
+from kit.views import training_chart
+training_chart("full", 4, now="average")
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_training_step_in_pictures(open_notebook: Callable[..., Any], screenshots: Path, theme: str) -> None:
+    book = open_notebook([MEMORY, OVERLAP, CHARTS], theme).run_all()
+    panels = book.page.locator(".lsp-panel")
+    for number, drawing in enumerate((".ls-holdings", ".ls-overlap")):
+        panel = panels.nth(number)
+        panel.scroll_into_view_if_needed()
+        panel.locator(".lsp-drawn .bk-Figure").first.wait_for()
+        assert panel.bounding_box()["width"] == 840
+        figures = panel.locator(".lsp-bokeh").bounding_box()
+        said = panel.locator(".ls-said").bounding_box()
+        assert figures["y"] + figures["height"] <= said["y"] + 1, "the Bokeh picture covers no words"
+        assert panel.locator(drawing).evaluate("one => getComputedStyle(one).visibility") == "hidden"
+    chart = book.page.locator(".jp-RenderedMermaid img, .jp-RenderedMermaid svg").first
+    chart.wait_for()
+    assert chart.bounding_box()["width"] > 300
+    book.page.wait_for_timeout(500)  # Bokeh paints on a canvas: nothing in the page tells when
+    for number in range(2):
+        panels.nth(number).scroll_into_view_if_needed()
+        panels.nth(number).screenshot(path=str(_made(screenshots) / f"{theme}-{number}.png"))
+    chart.screenshot(path=str(screenshots / f"{theme}-chart.png"))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,58 @@
+"""The switch between stages of ZeRO: driven and read without a browser."""
+
+from __future__ import annotations
+
+import pytest
+
+import kit
+from kit.panels import stages_panel
+from kit.trace.facts import Trace
+from tests.unit.panels.test_still import picture_of
+from tests.unit.views.test_stages import P, run_of, runs
+
+
+class Measured:
+    """What `kit.memory` returns, as far as the switch looks at it."""
+
+    def __init__(self, trace: Trace, about: str = "") -> None:
+        self.trace, self.about = trace, about
+
+
+def primary(panel: object) -> list[int]:
+    return [number for number, made in panel._buttons.items() if "lsp-primary" in made._dom_classes]  # type: ignore[attr-defined]
+
+
+def test_it_stands_at_the_first_stage_and_is_moved_by_a_method_or_a_button() -> None:
+    panel = stages_panel(runs(), P)
+    assert panel.chosen == 0 and primary(panel) == [0]
+    panel.stage(3)
+    assert panel.chosen == 3 and primary(panel) == [3] and "16P/n = 4 MB" in panel.text()
+    assert "16P/n = 4 MB" in panel._picture.value
+    panel._buttons[1].click()
+    assert panel.chosen == 1 and primary(panel) == [1] and "8P + 8P/n = 10 MB" in panel.text()
+
+
+def test_every_stage_is_as_large() -> None:
+    panel = stages_panel(runs(), P)
+    heights = set()
+    for stage in range(4):
+        panel.stage(stage)
+        heights.add(picture_of(panel).get("height"))
+    assert len(heights) == 1
+
+
+def test_a_stage_that_was_not_run_is_refused_and_nothing_moves() -> None:
+    panel = stages_panel({0: run_of(0), 2: run_of(2)}, P)
+    with pytest.raises(ValueError, match="stage 1 was not run: choose from 0, 2"):
+        panel.stage(1)
+    assert panel.chosen == 0 and primary(panel) == [0]
+
+
+def test_what_kit_memory_returns_is_taken_and_a_recording_says_that_it_is_one() -> None:
+    measured = {stage: Measured(trace, "A recording.") for stage, trace in runs().items()}
+    panel = kit.zero_stages(measured, parameters=P)
+    assert panel.text().startswith("A recording.\nStage 0: data parallel.")
+    assert "A recording." in "".join(picture_of(panel).itertext())
+    assert panel.figures[2].due == 7 * P
+    mixed = kit.zero_stages({1: Measured(run_of(1))}, parameters=P, precision="mixed")
+    assert mixed.figures[1].formula == "4P + 12P/n" and mixed.chosen == 1
