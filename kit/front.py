@@ -202,10 +202,9 @@ def zero_stages(
     step. parameters: P, for the formulas. `.stage(2)` moves the switch, `.text()` reads it. ValueError for a run
     without a training step.
     """
-    from kit.cost.memory import FP32, MIXED
     from kit.panels import stages_panel
 
-    return stages_panel(runs, parameters, MIXED if precision == "mixed" else FP32)
+    return stages_panel(runs, parameters, precision)
 
 
 def overlap(

@@ -29,7 +29,7 @@ def timed_training(
     """
     draw = torch.Generator().manual_seed(seed)
     shape = (batch, config.block_size + 1)
-    pairs = torch.randint(config.vocab_size, shape, generator=draw).to(device)  # (B, T + 1)
+    pairs = torch.randint(config.vocab_size, shape, generator=draw, device="cpu").to(device)  # (B, T + 1)
     one: Batch = (pairs[:, :-1], pairs[:, 1:])  # 2 x (B, T)
     going = training(GPT(config, device), iter([one] * (warm_up + steps)), steps=warm_up + steps, rate=1e-3, wrap=wrap)
     for _ in range(warm_up):

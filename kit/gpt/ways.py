@@ -104,10 +104,11 @@ def compare(
     rows = []
     for way in ways:
         run = cluster.record_on(
-            cluster.size, read_on_rank, way, str(folder), batch, block, steps, seed, readers, work, delay
+            cluster.size, read_on_rank, way, Path(folder), batch, block, steps, seed, readers, work, delay
         )
         sent = (run.trace.bytes_sent(rank) for rank in range(cluster.size))
-        rows.append(_row(way, run.results, block, tuple(round(one.algorithmic + one.wire) for one in sent)))
+        reads = [Read(*found) for found in run.results]  # plain there, so that a recording can keep them
+        rows.append(_row(way, reads, block, tuple(round(one.algorithmic + one.wire) for one in sent)))
     notes = []
     if work:
         notes.append(f"Computing is played by a pause of {work * 1e3:g} ms in each step.")
@@ -117,9 +118,9 @@ def compare(
 
 
 def read_on_rank(
-    way: str, folder: str, batch: int, block: int, steps: int, seed: int, readers: int, work: float, delay: float
-) -> Read:
-    """Takes `steps` batches by one way on this rank, pausing for `work` seconds after each."""
+    way: str, folder: Path, batch: int, block: int, steps: int, seed: int, readers: int, work: float, delay: float
+) -> tuple[tuple[int, ...], int, tuple[float, ...]]:
+    """Takes `steps` batches by one way on this rank, pausing for `work` seconds after each: the fields of a `Read`."""
     rank, n = dist.get_rank(), dist.get_world_size()
     tokens = _Logged(*_opened(way, folder, rank, n), delay)
     coming: Any
@@ -139,7 +140,7 @@ def read_on_rank(
         waited.append(perf_counter() - began)
         sleep(work)
     coming.close()  # a thread that reads ahead ends what it has begun
-    return Read(tuple(tokens.places), tokens.nbytes, tuple(waited))
+    return tuple(tokens.places), tokens.nbytes, tuple(waited)
 
 
 def _opened(way: str, folder: str, rank: int, n: int) -> tuple[Shards, int]:

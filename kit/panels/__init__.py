@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kit.cost.memory import Precision
     from kit.cost.sweep import Pair, Sweep
     from kit.panels.bandwidth import BandwidthPanel
     from kit.panels.drawn import DrawnPanel
@@ -60,14 +59,13 @@ def holdings_panel(
     )
 
 
-def stages_panel(runs: Mapping[int, Any], parameters: int, precision: Precision | None = None) -> StagePanel:
+def stages_panel(runs: Mapping[int, Any], parameters: int, precision: str = "fp32") -> StagePanel:
     """A switch between stages of ZeRO; runs: stage -> what `kit.memory` returned for it, or its trace."""
-    from kit.cost.memory import FP32
     from kit.panels.stages import StagePanel
 
     traces = {stage: getattr(run, "trace", run) for stage, run in runs.items()}
     about = next((run.about for run in runs.values() if getattr(run, "about", "")), "")
-    return StagePanel(traces, parameters, precision or FP32, about)
+    return StagePanel(traces, parameters, precision, about)
 
 
 def overlap_panel(measured: Any, step: int = -1, about: str = "") -> DrawnPanel:

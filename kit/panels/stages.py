@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from kit.cost.memory import FP32, Precision
 from kit.panels.areas import about_area, about_height, about_rows, area
 from kit.panels.page import foothold, panel_styles
 from kit.panels.still import Still
@@ -36,9 +35,7 @@ class StagePanel(widgets.VBox):
     runs: stage -> a trace with accounts of memory (`kit.memory`). parameters: P. about: of a recording, that it is one.
     """
 
-    def __init__(
-        self, runs: Mapping[int, Trace], parameters: int, precision: Precision = FP32, about: str = ""
-    ) -> None:
+    def __init__(self, runs: Mapping[int, Trace], parameters: int, precision: str = "fp32", about: str = "") -> None:
         self._runs, self._what = dict(sorted(runs.items())), (parameters, precision)
         self._about = about
         self.figures = stages(self._runs, *self._what)[1]  # refuses what cannot be shown

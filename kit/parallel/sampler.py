@@ -51,7 +51,7 @@ class ShareSampler(Sampler[int]):
         order = list(range(self.count))
         if self.shuffle:
             generator = torch.Generator().manual_seed(self.seed + self.epoch)
-            order = torch.randperm(self.count, generator=generator).tolist()
+            order = torch.randperm(self.count, generator=generator, device="cpu").tolist()
         return iter(order[self.rank : self.shared : self.n])
 
     def __len__(self) -> int:

@@ -47,19 +47,35 @@ class Transfer:
     asked: float
 
     @property
-    def parts(self) -> int:
-        return len({*self.out, *self.into})
+    def ranks(self) -> set[int]:
+        return {*self.out, *self.into}
+
+    @property
+    def is_message(self) -> bool:
+        return self.out != self.into
 
 
 class Board:
-    """The memory of one run. path: where it lies, the same for all ranks; '' for a rank alone."""
+    """The memory of one run, numbered from 1. path: where it lies, the same for all ranks; '' for a rank alone."""
 
-    def __init__(self, path: str = "", run: int = 0) -> None:
+    def __init__(self, path: str = "", run: int = 1) -> None:
         self._run = run
         self._file = _opened(path)
         os.posix_fallocate(self._file.fileno(), 0, SIZE)  # on a full disk this raises; writing to memory would kill
         self._memory = mmap.mmap(self._file.fileno(), SIZE)
         self._threads = threading.Lock()  # the file's lock is one for all threads of a process
+        self.closed = False  # the run is over: nobody will ask any more
+
+    def come(self, rank: int) -> None:
+        """A rank that will ask here, with both its links free."""
+        with self._alone():
+            for link in (2 * rank, 2 * rank + 1):
+                _LINK.pack_into(self._memory, link * _LINK.size, self._run, 0.0)
+
+    def waits_for_more(self, transfer: Transfer) -> bool:
+        """Whether those who have not asked for it can still do so here: they have come, as all of this host do."""
+        came = (_LINK.unpack_from(self._memory, 2 * rank * _LINK.size)[0] == self._run for rank in transfer.ranks)
+        return not self.closed and all(came)
 
     def ask(self, transfer: Transfer) -> float | None:
         """Asks for this rank's part. When the transfer is over, if that is known now."""
@@ -100,7 +116,7 @@ class Board:
         for link in links:
             _LINK.pack_into(self._memory, link * _LINK.size, self._run, latest + busy)
         due = latest + busy + transfer.latency
-        _RECORD.pack_into(self._memory, record, transfer.parts, latest, busy, due)
+        _RECORD.pack_into(self._memory, record, len(transfer.ranks), latest, busy, due)
         return self._told(at, record)
 
     def _told(self, at: int, record: int) -> float:
@@ -127,7 +143,7 @@ class Board:
         else:
             slot = keys.index(0) if 0 in keys else min(range(WIDTH), key=lambda one: self._latest(records[one]))
             struct.pack_into("<Q", self._memory, bucket + 8 * slot, key)
-            _RECORD.pack_into(self._memory, records[slot], transfer.parts, 0.0, 0.0, 0.0)
+            _RECORD.pack_into(self._memory, records[slot], len(transfer.ranks), 0.0, 0.0, 0.0)
         return bucket + 8 * slot, records[slot]
 
     def _latest(self, record: int) -> float:

@@ -29,6 +29,7 @@ import torch.distributed as dist
 from kit.probe.board import Board, Transfer
 from kit.probe.held import Held, Pace
 from kit.probe.operations import Draft, nbytes
+from kit.probe.prompt import SHORT, ask_for_turns
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,16 @@ class Throttle:
         self._rank = rank
         self._device = device
         self._board = Board(links.board, run)
+        self._board.come(rank)
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
         self._pace = Pace(threading.get_ident() if device.type == "cpu" else 0)  # a GPU's host runs ahead of it
+        ask_for_turns(SHORT)
+
+    def end(self) -> None:
+        """The run is over: nobody waits for more, and this process is as it was."""
+        self._board.closed = True
+        ask_for_turns(0)
 
     def issue(
         self, draft: Draft, group: str, ranks: tuple[int, ...], launch: Callable[[], dist.Work], asked: int | None

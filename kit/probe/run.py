@@ -84,6 +84,8 @@ class Run:
             failure = self._failure(error)
         finally:
             self.end()
+            if self.throttle is not None:
+                self.throttle.end()
             self.printed.remove()
         blob, failure = _pickled(result) if failure is None else (None, failure)
         self.report_stop("failed" if failure else "finished", self._last_frames, error=failure, result=blob)

@@ -39,7 +39,7 @@ def misfit(entries: Sequence[Operation]) -> str | None:
     """A sentence if what one rank gives another is not what that one makes room for, else None.
 
     Where the pieces are not known (all_to_all on whole tensors, whose split sizes are not recorded) the totals of all
-    ranks are compared once everybody is there. Of a rank that died in it only the first tensor is known: it is left out.
+    ranks are compared once everybody is there. Of a rank that died in it only one tensor is known: it is left out.
     """
     name = canonical(entries[0].name)
     if name not in ("all_gather", "reduce_scatter", "all_to_all"):

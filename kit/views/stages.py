@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kit.cost.memory import FP32, Precision, model_state
+from kit.cost.memory import FP32, MIXED, Precision, model_state
 from kit.cost.training import elements_sent
 from kit.trace.facts import Holding, Pass, Trace
 from kit.trace.holdings import KINDS, MODEL, Holdings, total
@@ -19,6 +19,7 @@ from kit.trace.steps import steps
 from kit.trace.traffic import algorithmic_bytes
 from kit.views.holdings import bytes_text
 
+PRECISIONS = {"fp32": FP32, "mixed": MIXED}
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather")  # of which a step of any stage is made
 
 
@@ -37,14 +38,17 @@ class Stage:
 
 
 def stages(
-    runs: Mapping[int, Trace], parameters: int, precision: Precision = FP32
+    runs: Mapping[int, Trace], parameters: int, precision: str = "fp32"
 ) -> tuple[dict[int, Holdings], dict[int, Stage]]:
     """Each stage's step as accounts by rank, and in figures. ValueError for runs without accounts or backward."""
     if not runs:
         raise ValueError("there is no stage to show: give stage -> what kit.memory(function, ...) returns")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision is 'fp32' or 'mixed', not {precision!r}")
     accounts = {number: step_of(trace) for number, trace in sorted(runs.items())}
     return accounts, {
-        number: _stage(number, runs[number], held, parameters, precision) for number, held in accounts.items()
+        number: _stage(number, runs[number], held, parameters, PRECISIONS[precision])
+        for number, held in accounts.items()
     }
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from kit.cost.memory import FP32, Precision
 from kit.trace.facts import Trace
 from kit.trace.holdings import MODEL
 from kit.views.holdings import Board, board, bytes_text
@@ -15,7 +14,7 @@ from kit.views.markup import escape, heading
 from kit.views.memory_svg import board_svg, memory_class
 from kit.views.stages import OPERATIONS, Stage, stage_words, stages
 
-_LEFT, _RIGHT = 508, 284  # px: areas, bars
+_LEFT, _RIGHT = 508, 276  # px: areas, bars
 _HEADING, _LINE, _LINES = 22, 16, 4  # px; lines of words that there is room for
 _BAR, _NAME, _TOP = 40, 16, 16  # px of a bar, of the number below, of the figure above
 _SHORT = {"all_reduce": "AR", "reduce_scatter": "RS", "all_gather": "AG"}
@@ -26,7 +25,7 @@ class _Shown(NamedTuple):
     stages: dict[int, Stage]
 
 
-def stages_html(runs: Mapping[int, Trace], stage: int, parameters: int, precision: Precision = FP32) -> str:
+def stages_html(runs: Mapping[int, Trace], stage: int, parameters: int, precision: str = "fp32") -> str:
     """Areas by rank of one stage; bars of what a rank holds at rest and sends, all stages, formulas dashed; words.
 
     runs: stage (0 to 3) -> a run whose memory was accounted for, and which ends with a training step. Raises ValueError
@@ -51,16 +50,14 @@ def stages_html(runs: Mapping[int, Trace], stage: int, parameters: int, precisio
     )
 
 
-def stages_words(
-    runs: Mapping[int, Trace], stage: int, parameters: int, precision: Precision = FP32
-) -> tuple[str, ...]:
+def stages_words(runs: Mapping[int, Trace], stage: int, parameters: int, precision: str = "fp32") -> tuple[str, ...]:
     """What `stages_html` says of this stage, sentence by sentence."""
     shown = _shown(_key(runs), parameters, precision)
     _number(shown, stage)
     return stage_words(shown.stages[stage], shown.board.rows)
 
 
-def stages_height(runs: Mapping[int, Trace], parameters: int, precision: Precision = FP32) -> int:
+def stages_height(runs: Mapping[int, Trace], parameters: int, precision: str = "fp32") -> int:
     """px, the same for every stage."""
     shown = _shown(_key(runs), parameters, precision)
     return _HEADING + _height(board_svg(shown.board, _LEFT)) + 4 + _LINE * _LINES
@@ -71,7 +68,7 @@ def _key(runs: Mapping[int, Trace]) -> tuple[tuple[int, Trace], ...]:
 
 
 @lru_cache(maxsize=8)
-def _shown(runs: tuple[tuple[int, Trace], ...], parameters: int, precision: Precision) -> _Shown:
+def _shown(runs: tuple[tuple[int, Trace], ...], parameters: int, precision: str) -> _Shown:
     accounts, figures = stages(dict(runs), parameters, precision)
     named = {f"stage {number}": held for number, held in accounts.items()}
     formulas = {f"stage {number}": {one.formula: one.due} for number, one in figures.items()}

@@ -17,7 +17,8 @@ import pytest
 from kit import resources
 
 LABS = sorted(resources.labs().glob("[0-9][0-9]_*.ipynb"))
-SCRIPTS = {"00_ranks": "meet.py", "01_collectives": "ring.py"}
+SCRIPTS = {"00_ranks": "meet.py", "01_collectives": "ring.py", "04_zero": "zero.py"}
+SAYS = {"04_zero": r"rank 0 has [1-4]\.\d+"}  # a loss; the others: the sum, in which every rank put its power of ten
 
 every_lab = pytest.mark.parametrize("path", LABS, ids=lambda path: path.stem)
 
@@ -83,7 +84,7 @@ def test_solved(path, lab_ranks, tmp_path, monkeypatch):
     assert all(cell.get("execution_count") for cell in notebook["cells"] if cell["cell_type"] == "code")
     script = tmp_path / SCRIPTS[path.stem]
     assert not re.search(r"^\s*(import|from) kit\b", script.read_text(encoding="utf-8"), re.MULTILINE)
-    assert "1" * lab_ranks in torchrun(script, lab_ranks)  # the sum, in which every rank put its power of ten
+    assert re.search(SAYS.get(path.stem, "1" * lab_ranks), torchrun(script, lab_ranks))
     if lab_ranks == 3:
         PROMISES[path.stem](notebook)
 
@@ -130,4 +131,31 @@ def collectives_promises(notebook: dict[str, Any]) -> None:
     assert "4 x float32" in said(notebook, "break-shape-run") and "8 x float32" in said(notebook, "break-shape-run")
 
 
-PROMISES = {"00_ranks": ranks_promises, "01_collectives": collectives_promises}
+def zero_promises(notebook: dict[str, Any]) -> None:
+    """At three ranks, what the prose of lab 04 tells the reader to look at."""
+    assert len(set(re.findall(r"their norm (\S+)", said(notebook, "see-sixteen-run")))) == 1
+    assert len(set(re.findall(r"loss (\S+),", said(notebook, "see-sixteen-run")))) == 3
+    losses = [float(loss) for loss in re.findall(r"stage \d: loss (\S+)", said(notebook, "predict-same-run"))]
+    assert len(losses) == 4 and max(losses) - min(losses) < 1e-4  # fp32 sums in another order, two steps
+    before, after = said(notebook, "step-between-run").split("\n\n")[:2]
+    assert [line.split()[2:] for line in before.splitlines()[:3]] == [["0", "0", "0"]] * 3
+    assert [line.split()[2:].index("111") for line in after.splitlines()[:3]] == [0, 1, 2]
+    calls = dict(line.split(maxsplit=1) for line in said(notebook, "step-two-run").splitlines())
+    assert calls["forward"].split() == ["G"] * 7  # six layers, and what belongs to none
+    assert (calls["backward"].split().count("G"), calls["backward"].split().count("R")) == (6, 7)
+    ratios = re.findall(r"([\d.]+) x ", said(notebook, "measure-rest-run"))
+    assert len(ratios) == 4 and all(abs(float(ratio) - 1) < 0.05 for ratio in ratios)
+    took = re.findall(r"gather behind (\w+) +(\d+) ms", said(notebook, "measure-hide-run"))
+    assert [name for name, _ in took] == ["nothing", "step", "forward"]
+    assert "405B           never    never    never  54 nodes" in said(notebook, "measure-polaris-run")
+    kept = re.findall(r"\[(.*?)\]\.\.\., optimizer state (\d+) kB", said(notebook, "break-whole-run"))
+    assert kept[0][0] == kept[1][0] and int(kept[1][1]) == 3 * int(kept[0][1])
+    assert said(notebook, "break-late-run").count("should have been 111") == 3
+    assert all(count != "0" for count in re.findall(r"rank \d: (\S+) NaNs", said(notebook, "break-nan-run")))
+    assert "rank 1 has a NaN in its own gradient of blocks.3" in said(notebook, "break-check-run")
+    assert "rank 1 died in all_gather" in said(notebook, "break-dies-run")
+    again, first = re.findall(r"\d+\.\d{4}", said(notebook, "break-rescue-run"))
+    assert again == first
+
+
+PROMISES = {"00_ranks": ranks_promises, "01_collectives": collectives_promises, "04_zero": zero_promises}

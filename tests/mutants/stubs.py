@@ -84,6 +84,21 @@ def average_in_buckets(model, bucket_bytes, group=None):
     raise NotAttempted
 
 
+@exercise("sharded-step")
+def shard_optimizer_step(weights, gradients, state, lr, group=None):
+    raise NotAttempted
+
+
+@exercise("sharded-gradients")
+def keep_share(gradient, kept, group=None):
+    raise NotAttempted
+
+
+@exercise("lent-layer")
+def lend_layer(share, shape, group=None):
+    raise NotAttempted
+
+
 STUBS = {
     "who-am-i": my_share,
     "rank-zero-speaks": speak,
@@ -98,4 +113,7 @@ STUBS = {
     "average-gradients": average_gradients,
     "averaging-hooks": attach_averaging_hooks,
     "average-in-buckets": average_in_buckets,
+    "sharded-step": shard_optimizer_step,
+    "sharded-gradients": keep_share,
+    "lent-layer": lend_layer,
 }

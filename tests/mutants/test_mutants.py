@@ -15,11 +15,22 @@ from tests.mutants import (
     wrong_buckets,
     wrong_collectives,
     wrong_ddp,
+    wrong_lent,
     wrong_ranks,
+    wrong_zero,
 )
 from tests.mutants.mutant import Mutant
 
-LISTS = (wrong_ranks, wrong_collectives, wrong_all_reduce, wrong_bandwidth, wrong_ddp, wrong_buckets)
+LISTS = (
+    wrong_ranks,
+    wrong_collectives,
+    wrong_all_reduce,
+    wrong_bandwidth,
+    wrong_ddp,
+    wrong_buckets,
+    wrong_zero,
+    wrong_lent,
+)
 MUTANTS = [mutant for each in LISTS for mutant in each.wrong.all]
 IDS = list(specs.known())
 

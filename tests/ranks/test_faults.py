@@ -146,6 +146,21 @@ def test_a_stopped_rank_goes_on_when_it_is_continued(three: Cluster) -> None:
     assert [s.phase for s in session.finish()] == ["finished"] * 3
 
 
+def test_a_rank_stopped_between_runs(three: Cluster) -> None:
+    assert works(three)
+    os.kill(three.pids[2], signal.SIGSTOP)
+    with pytest.raises(RankError, match=r"rank 2 is stopped by SIGSTOP: continue it, or run cluster\.reset\(\)\."):
+        three.record(faults.fine, torch.ones(1))
+    assert works(three), "the next run begins on whole ranks by itself"
+    os.kill(three.pids[2], signal.SIGSTOP)
+    session = three.step(faults.fine, torch.ones(1))
+    assert [s.phase for s in session.state] == ["paused", "paused", "stopped"]
+    os.kill(three.pids[2], signal.SIGCONT)
+    while session.live:
+        session.finish()
+    assert session.results[0].tolist() == [3.0]
+
+
 def test_a_rank_killed_while_a_record_runs(three: Cluster) -> None:
     killer = threading.Timer(0.3, os.kill, (three.pids[0], signal.SIGKILL))
     killer.start()

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from kit.cluster.cluster import Cluster
 from kit.cluster.request import checked
+from kit.session.conductor import conductor_of
 from tests.ranks.living import until
 
 
@@ -85,6 +86,26 @@ def test_reset_does_not_wait_for_a_motion_under_way(three: Cluster) -> None:
     assert ended and ended[0].verdict == "the ranks were reset"
     assert session.live and len(session.trace.positions) == 1
     session.close()
+
+
+def test_news_of_a_reset_that_come_late_do_not_end_what_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    beginning = threading.Event()
+    beginning.set()
+    with Cluster(checked(2, "cpu")) as cluster:
+        cluster.connection.subscribe(lambda message: message["kind"] == "reset-done" and beginning.wait(10))
+        session = cluster.step(sums, torch.ones(2))
+        conductor = conductor_of(cluster)
+        make_way = conductor._make_way
+
+        def slowly() -> None:
+            beginning.set()
+            time.sleep(0.3)
+            make_way()
+
+        monkeypatch.setattr(conductor, "_make_way", slowly)
+        beginning.clear()
+        session.reset()
+        assert session.live and lines(session.step()) == [5, 5]
 
 
 def test_an_endless_loop_is_left_without_forking_anew(three: Cluster) -> None:

@@ -11,6 +11,7 @@ LABS = {  # lab: the module here that holds its exercises
     "00_ranks": "ranks",
     "01_collectives": "collectives",
     "03_data_parallel": "data_parallel",
+    "04_zero": "zero",
 }
 
 

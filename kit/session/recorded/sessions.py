@@ -86,6 +86,7 @@ class RecordedSession(Replay):
 
     def export(self, path: str | Path) -> Path:
         """Writes a plain script, as a session with ranks does."""
+        announce(self.about)
         return _export(path, self._entry, self._call, self._trace.meta.world)
 
     def _move(self, how: str) -> Position:

@@ -21,10 +21,11 @@ def test_layers_stand_in_lists_outermost_first() -> None:
     inner = nn.Sequential(nn.Linear(1, 1))
     row = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), inner)
     assert layers_of(row) == [row[0], inner], "a ReLU has nothing to gather, an inner row is one layer"
-    nested = nn.ModuleList([nn.ModuleList([Pair(), Pair()]), Pair()])
+    inside, last = [Pair(), Pair()], Pair()
+    nested = nn.ModuleList([nn.ModuleList(inside), last])
     holder = nn.Module()
     holder.lists = nested
-    assert layers_of(holder) == [nested[0][0], nested[0][1], nested[1]]
+    assert layers_of(holder) == [*inside, last]
 
 
 def test_without_lists_the_children_are_layers() -> None:
@@ -47,12 +48,14 @@ def test_what_is_nobodys_or_shared_is_the_roots() -> None:
 
 
 def test_layers_that_overlap_or_lie_elsewhere_are_refused() -> None:
-    row = nn.Sequential(Pair(), Pair())
-    for layers, words in (
+    pair = Pair()
+    row = nn.Sequential(pair, Pair())
+    wrong: list[tuple[list[nn.Module], str]] = [
         ([nn.Linear(1, 1)], "this Linear is not"),
         ([row], "this Sequential is not"),
-        ([row[0], row[0].left], "this Linear is in another"),
-        ([row[0], row[0]], "this Pair is in another, or there twice"),
-    ):
+        ([pair, pair.left], "this Linear is in another"),
+        ([pair, pair], "this Pair is in another, or there twice"),
+    ]
+    for layers, words in wrong:
         with pytest.raises(ValueError, match=words):
             owners({}, layers, row)

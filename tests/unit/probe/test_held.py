@@ -59,6 +59,36 @@ def test_where_nobody_wrote_down_its_end_the_model_counts_from_the_real_one() ->
     assert time.monotonic() >= begin + SOON
 
 
+def collective(board: Board, asked: float) -> Transfer:
+    transfer = Transfer("c", (0, 1), (0, 1), 0.0, SOON, asked)
+    board.ask(transfer)
+    return transfer
+
+
+def test_whose_part_of_a_collective_is_done_waits_until_all_have_called() -> None:
+    board = Board()
+    for rank in range(2):
+        board.come(rank)
+    begin = time.monotonic()
+    work = Held(Real(), [], CPU, board, collective(board, begin), 4, None, None)
+    other = threading.Timer(SOON, lambda: collective(board, begin + 2 * SOON))
+    other.start()
+    work.wait()
+    other.join()
+    assert time.monotonic() >= begin + 3 * SOON
+
+
+def test_it_does_not_wait_for_those_of_another_host_nor_when_the_run_is_over() -> None:
+    board = Board()
+    board.come(0)
+    begin = time.monotonic()
+    Held(Real(), [], CPU, board, collective(board, begin), 4, None, None).wait()
+    assert time.monotonic() >= begin + SOON
+    board.come(1)
+    board.closed = True
+    Held(Real(), [], CPU, board, Transfer("d", (0, 1), (0, 1), 0.0, 0.0, begin), 4, None, None).wait()
+
+
 def test_a_future_and_a_question_need_nobody_who_waits() -> None:
     due = time.monotonic() + SOON
     promised, asked = held(Real(), due), held(Real(), due)

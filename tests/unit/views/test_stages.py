@@ -128,6 +128,8 @@ def test_what_cannot_be_shown_is_refused() -> None:
         stages({}, P)
     with pytest.raises(ValueError, match="stage 1 was not run: choose from 0, 2"):
         views.stages_html({0: run_of(0), 2: run_of(2)}, 1, P)
+    with pytest.raises(ValueError, match="'fp32' or 'mixed', not 'fp8'"):
+        stages(runs(), P, "fp8")
     trace = run_of(1)
     still = replace(trace, ranks=tuple(replace(rank, passes=()) for rank in trace.ranks))
     with pytest.raises(ValueError, match="rank 0 took no training step"):
