@@ -193,8 +193,8 @@ class GPT(nn.Module):
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy in nats () of logits (B, T, V) against targets (B, T)."""
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    """Mean cross-entropy in nats () of logits (B, T, V) against targets (B, T), in fp32 whatever the logits' dtype."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 def count_of(config: GPTConfig, positions: bool = True) -> int:

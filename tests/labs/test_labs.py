@@ -137,10 +137,10 @@ def zero_promises(notebook: dict[str, Any]) -> None:
     assert len(set(re.findall(r"loss (\S+),", said(notebook, "see-sixteen-run")))) == 3
     losses = [float(loss) for loss in re.findall(r"stage \d: loss (\S+)", said(notebook, "predict-same-run"))]
     assert len(losses) == 4 and max(losses) - min(losses) < 1e-4  # fp32 sums in another order, two steps
-    before, after = said(notebook, "step-between-run").split("\n\n")[:2]
-    assert [line.split()[2:] for line in before.splitlines()[:3]] == [["0", "0", "0"]] * 3
-    assert [line.split()[2:].index("111") for line in after.splitlines()[:3]] == [0, 1, 2]
-    calls = dict(line.split(maxsplit=1) for line in said(notebook, "step-two-run").splitlines())
+    rows = re.findall(r"(?m)^rank \d +(\d+ +\d+ +\d+)$", said(notebook, "step-between-run"))
+    assert [row.split() for row in rows[:3]] == [["0", "0", "0"]] * 3
+    assert [row.split().index("111") for row in rows[3:]] == [0, 1, 2]
+    calls = dict(re.findall(r"(?m)^(\w+) +(.*)$", said(notebook, "step-two-run")))
     assert calls["forward"].split() == ["G"] * 7  # six layers, and what belongs to none
     assert (calls["backward"].split().count("G"), calls["backward"].split().count("R")) == (6, 7)
     ratios = re.findall(r"([\d.]+) x ", said(notebook, "measure-rest-run"))
