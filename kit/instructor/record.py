@@ -14,7 +14,7 @@ from typing import Any
 from kit.instructor.notebooks import Notebook
 from kit.instructor.run import Settings, run
 
-BUDGET = 250_000  # bytes that the recordings of one lab may have: they are part of every wheel and every clone
+BUDGET = 700_000  # bytes that the recordings of one lab may have: they are part of every wheel and every clone
 
 
 @dataclass(frozen=True)

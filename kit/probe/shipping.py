@@ -6,6 +6,7 @@ pickled whole; installed packages (torch, kit itself) are imported on the rank i
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import linecache
@@ -99,6 +100,8 @@ class _Shipper(cloudpickle.Pickler):
         self._files = files
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, ModuleType) and sys.modules.get(obj.__name__) is obj and type(obj) is not ModuleType:
+            return importlib.import_module, (obj.__name__,)  # torch.distributed.config and its kind
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and reduced is not NotImplemented:
             self._files.add(obj.__code__.co_filename)

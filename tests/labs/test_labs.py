@@ -17,8 +17,14 @@ import pytest
 from kit import resources
 
 LABS = sorted(resources.labs().glob("[0-9][0-9]_*.ipynb"))
-SCRIPTS = {"00_ranks": "meet.py", "01_collectives": "ring.py", "04_zero": "zero.py"}
-SAYS = {"04_zero": r"rank 0 has [1-4]\.\d+"}  # a loss; the others: the sum, in which every rank put its power of ten
+SCRIPTS = {
+    "00_ranks": "meet.py",
+    "01_collectives": "ring.py",
+    "03_data_parallel": "train.py",
+    "04_zero": "zero.py",
+}
+LOSS = r"rank 0 has [1-4]\.\d+"
+SAYS = {"03_data_parallel": LOSS, "04_zero": LOSS}  # the others: the sum, in which every rank put its power of ten
 
 every_lab = pytest.mark.parametrize("path", LABS, ids=lambda path: path.stem)
 
@@ -131,6 +137,38 @@ def collectives_promises(notebook: dict[str, Any]) -> None:
     assert "4 x float32" in said(notebook, "break-shape-run") and "8 x float32" in said(notebook, "break-shape-run")
 
 
+def data_parallel_promises(notebook: dict[str, Any]) -> None:
+    """At three ranks, what the prose of lab 03 tells the reader to look at."""
+    assert len(set(re.findall(r"first weight (\S+),", said(notebook, "see-forward-run")))) == 1
+    assert len(set(re.findall(r"loss (\S+)", said(notebook, "see-forward-run")))) == 3
+    assert said(notebook, "predict-average-run").count("[37.0, 74.0]") == 3
+    assert said(notebook, "step-whole-run").count("[37.0, 74.0]") == 2
+    for line in said(notebook, "step-shorter-run").splitlines()[1:]:
+        *own, mean = map(float, line.split()[1:])
+        assert len(own) == 3 and mean < sum(own) / 3, line
+    assert len(set(re.findall(r"([\d,]+) bytes", said(notebook, "measure-bytes-run")))) == 1
+    assert re.search(r"sampler .* 0\.0%", said(notebook, "measure-ways-run"))
+    alone, same, own = said(notebook, "break-seed-run").strip().split("\n\n")
+    assert {line.partition(":")[2] for line in same.splitlines()[1:]} == {alone.splitlines()[1].partition(":")[2]}
+    assert len({line.partition(":")[2] for line in own.splitlines()[1:]}) == 3
+    apart, equal = said(notebook, "break-start-run").split("broadcast=")[1:]
+    starts = [len(set(re.findall(r"weight: (\S+) at", text))) for text in (apart, equal)]
+    steps = [len(set(re.findall(r"start, (\S+) by", text))) for text in (apart, equal)]
+    assert (starts, steps) == ([3, 1], [1, 1])
+    adam, adam_sum, sgd, sgd_sum = re.findall(r"loss (\S+) after", said(notebook, "break-divide-run"))
+    assert abs(float(adam) - float(adam_sum)) < 1e-2 and abs(float(sgd) - float(sgd_sum)) > 1e-2 or sgd_sum == "nan"
+    assert "expert     [232.0, 232.0]" in said(notebook, "break-skip-run")
+    assert "Deadlock: ranks 0, 2 wait in all_reduce (line 7)" in said(notebook, "break-skip-wait")
+    assert re.findall(r"(\d+) all-reduces", said(notebook, "quiet-run")) == ["36", "9"]
+    counts = [line.split("  ")[-1] for line in re.findall(r"(?m)^(.*?)(?: +\S+ ms){3}$", said(notebook, "tune-table"))]
+    assert [int(count) for count in counts] == [21, 14, 9, 4, 1]
+    furthest = [float(distance) for distance in re.findall(r"\d\.?\d*e[-+]\d+", said(notebook, "torch-same-run"))]
+    assert len(furthest) == 9 and max(furthest) < 1e-6  # fp32 sums in another order, three steps
+    for cell, best in (("rate-low-run", "linear"), ("rate-high-run", "same")):
+        ends = dict(re.findall(r"\((\w+)\): (\S+)", said(notebook, cell)))
+        assert min(ends, key=lambda rule: float(ends[rule])) == best, ends
+
+
 def zero_promises(notebook: dict[str, Any]) -> None:
     """At three ranks, what the prose of lab 04 tells the reader to look at."""
     assert len(set(re.findall(r"their norm (\S+)", said(notebook, "see-sixteen-run")))) == 1
@@ -158,4 +196,9 @@ def zero_promises(notebook: dict[str, Any]) -> None:
     assert again == first
 
 
-PROMISES = {"00_ranks": ranks_promises, "01_collectives": collectives_promises, "04_zero": zero_promises}
+PROMISES = {
+    "00_ranks": ranks_promises,
+    "01_collectives": collectives_promises,
+    "03_data_parallel": data_parallel_promises,
+    "04_zero": zero_promises,
+}

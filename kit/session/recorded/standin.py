@@ -208,7 +208,7 @@ class StandIn:
     def _about(self, entry: Entry, trace: Trace, call: Call, first: int | None = None) -> str:
         meta = trace.meta
         software = ", ".join(f"{name} {number}" for name, number in meta.versions)
-        sentence = self._sentence(meta.started, self.size, meta.backend, meta.devices, software)
+        sentence = self._sentence(meta.started, max(self.size, meta.world), meta.backend, meta.devices, software)
         if changed(call[0], entry):
             return f"{sentence} It is of the lab's version of {entry.function}, not of yours."
         if _given(call, first) not in (entry.arguments, ""):

@@ -37,6 +37,18 @@ def pickletools_globals(blob: bytes) -> bytes:
     return " ".join(names).encode()
 
 
+def test_a_global_may_be_named_like_one_of_torchs_modules() -> None:
+    import torch.distributed as dist
+    import torch.distributed.config  # noqa: F401  a module of a class of its own
+
+    config = {"width": 3}
+
+    def width() -> int:
+        return config["width"] if dist.is_available() else dist.config
+
+    assert unpack(pack(width, (), {}, 2).function)() == 3
+
+
 def test_each_rank_gets_its_own_argument() -> None:
     package = pack(uses_helper, (PerRank([10, 20]),), {"k": 3}, 2)
     assert [unpack(blob) for blob in package.arguments] == [((10,), {"k": 3}), ((20,), {"k": 3})]

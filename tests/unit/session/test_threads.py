@@ -27,8 +27,12 @@ def test_where_recordings_stand_in_they_answer_for_so_many_ranks() -> None:
 def test_what_a_lab_runs_on_them_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster: Any = SimpleNamespace(live=True)
     kept: list[Any] = []
-    keeper = SimpleNamespace(record=lambda *call: kept.append(call) or "kept")
-    monkeypatch.setattr(recorded, "keeper", lambda: keeper)
+
+    def keep(*call: Any) -> str:
+        kept.append(call)
+        return "kept"
+
+    monkeypatch.setattr(recorded, "keeper", lambda: SimpleNamespace(record=keep))
     found: Any = threads_on(cluster, 16, 60.0).record(function, 1)
     assert found == "kept"
     ((where, call, _run),) = kept
