@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kit.front import record as record
     from kit.front import reset as reset
     from kit.front import step as step
-    from kit.front import zero_stages as zero_stages
     from kit.front import threads as threads
+    from kit.front import zero_stages as zero_stages
     from kit.panels.predict import predict as predict
     from kit.session import per_rank as per_rank
     from kit.session import record_on as record_on

@@ -86,7 +86,7 @@ def _parser() -> Parser:
         "record",
         help="for authors of labs: make the recordings that a lab shows where no cluster can be had",
         description="Run labs with their clusters and keep what their cells step, record and sweep, for machines that "
-        "can have no cluster. A lab's recordings are replaced when all of it ran, and have a budget of 400 kB. The "
+        "can have no cluster. A lab's recordings are replaced when all of it ran, and have a budget of 700 kB. The "
         "exit code is 0 only if every lab was recorded.",
         epilog="Run it whenever a test says that a lab has changed since it was recorded: lockstep record 01",
     )

@@ -143,7 +143,7 @@ def read_on_rank(
     return tuple(tokens.places), tokens.nbytes, tuple(waited)
 
 
-def _opened(way: str, folder: str, rank: int, n: int) -> tuple[Shards, int]:
+def _opened(way: str, folder: str | Path, rank: int, n: int) -> tuple[Shards, int]:
     """The files that this rank opens, and how many tokens of the text lie in files before them."""
     if way != "files":
         return open_shards(folder), 0

@@ -43,9 +43,7 @@ def bandwidth_panel(
     return BandwidthPanel(sweep, operations, link)
 
 
-def holdings_panel(
-    measured: Holdings | Mapping[str, Holdings], formula: Any = None, about: str = ""
-) -> DrawnPanel:
+def holdings_panel(measured: Holdings | Mapping[str, Holdings], formula: Any = None, about: str = "") -> DrawnPanel:
     """What ranks held, as stacked areas; formula: bytes, or name -> bytes, by run where there are several."""
     from kit.panels.drawn import DrawnPanel
     from kit.views import holdings_html, holdings_plot, holdings_words

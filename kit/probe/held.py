@@ -80,7 +80,7 @@ class Held(Later):
         self._board = board
         self._transfer = transfer
         self._real = REAL[0] + nbytes / REAL[1]
-        self._due = due
+        self.due = due
         self._pace = pace
         self._waiting = threading.Lock()
         self._watched = False
@@ -88,8 +88,8 @@ class Held(Later):
     def wait(self, timeout: Any = None) -> bool:
         if not self.done.is_set():
             self._complete(timeout, WAKING)
-        if self._pace is not None and self._due is not None:
-            self._pace.goes_on(time.monotonic(), self._due)
+        if self._pace is not None and self.due is not None:
+            self._pace.goes_on(time.monotonic(), self.due)
         if self.error is not None:
             raise self.error
         return True
@@ -135,20 +135,20 @@ class Held(Later):
 
         That is so when a message has really come, but for one that was taken from any source: then it is settled here.
         """
-        if self._due is None:
+        if self.due is None:
             transfer = self._transfer
             if not isinstance(transfer, Transfer):
                 self.source = self._work._source_rank()
                 found = transfer(self.source)
                 if found is None:
                     return ended
-                transfer, self._due = found, self._board.ask(found)
-            self._due = self._due or self._board.due(transfer)
-            while self._due is None and not transfer.is_message and self._board.waits_for_more(transfer):
+                transfer, self.due = found, self._board.ask(found)
+            self.due = self.due or self._board.due(transfer)
+            while self.due is None and not transfer.is_message and self._board.waits_for_more(transfer):
                 time.sleep(ASKING)  # a root may be done before a leaf has called; the model begins with the last
-                self._due = self._board.due(transfer)
-            self._due = self._due or self._board.settle(transfer, ended - self._real)
-        return self._due
+                self.due = self._board.due(transfer)
+            self.due = self.due or self._board.settle(transfer, ended - self._real)
+        return self.due
 
 
 def sleep_until(moment: float, awake: float) -> None:

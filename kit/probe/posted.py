@@ -18,7 +18,7 @@ from kit.probe.operations import Draft
 if TYPE_CHECKING:
     from kit.probe.step import StepRun
 
-Launch = Callable[..., dist.Work | None]
+Issue = Callable[..., dist.Work | None]
 
 
 class MismatchedOperation(RuntimeError):
@@ -28,7 +28,7 @@ class MismatchedOperation(RuntimeError):
 class PostedWork(Later):
     """An operation that has been asked for; it runs once the host agent says so. `wait` blocks in Python until then."""
 
-    def __init__(self, run: StepRun, entry: Entry, draft: Draft, launch: Launch) -> None:
+    def __init__(self, run: StepRun, entry: Entry, draft: Draft, launch: Issue) -> None:
         super().__init__(draft.outputs, run.device)
         self.entry = entry
         self.waited = False

@@ -22,11 +22,11 @@ import torch
 import torch.distributed as dist
 
 from kit.probe.asleep import Sleep
-from kit.probe.backend import ObservedGroup
+from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.ledger import Entry
 from kit.probe.lines import Lines, Motion
 from kit.probe.operations import Draft
-from kit.probe.posted import Launch, MismatchedOperation, PostedWork
+from kit.probe.posted import Issue, MismatchedOperation, PostedWork
 from kit.probe.run import Run, RunAborted, naming_of_group
 from kit.probe.wire import Message
 
@@ -75,7 +75,7 @@ class StepRun(Run):
         self._post(self.ledger.open(draft, name, ranks, sys._getframe(1)), draft, lambda: None).wait()
         yield
 
-    def _post(self, entry: Entry, draft: Draft, launch: Launch) -> PostedWork:
+    def _post(self, entry: Entry, draft: Draft, launch: Issue) -> PostedWork:
         work = PostedWork(self, entry, draft, launch)
         entry.keep = work
         self._works[entry.index] = work

@@ -15,6 +15,7 @@ from typing import Any
 import torch.distributed as dist
 
 from kit.probe.backend import Launch, ObservedGroup
+from kit.probe.held import Held
 from kit.probe.later import Later
 from kit.probe.ledger import Entry
 from kit.probe.operations import Draft
@@ -68,7 +69,7 @@ class TimedRun(RecordRun):
     def _over(self, entry: Entry, work: Later) -> None:
         """Called by the thread that completes the operation: on time, or when the rank's own comes to wait for it."""
         now = time.monotonic_ns()
-        due: float | None = getattr(work, "_due", None)
+        due = work.due if isinstance(work, Held) else None
         late = threading.get_ident() == self.worker and due is not None
         entry.ended = min(now, max(entry.issued, round(due * 1e9))) if late and due is not None else now
 

@@ -108,12 +108,14 @@ def _svg(curves: Sequence[Curve]) -> str:
             f'<polyline class="ls-lead" points="{end + 2:.1f},{ends[i]:.1f} {right + 8},{ends[i]:.1f} '
             f'{right + 16},{level:.1f}"/>'
             f'<polyline class="ls-loss" points="{right + 18},{level:.1f} {right + 44},{level:.1f}"{dash}/>'
-            f'<text class="ls-axis ls-left ls-told" x="{right + 50}" y="{level + 3.5:.1f}">{escape(curve.told)}</text></g>'
+            f'<text class="ls-axis ls-left ls-told" x="{right + 50}" y="{level + 3.5:.1f}">'
+            f"{escape(curve.told)}</text></g>"
         )
     height = bottom + _AXIS
     return (
         f'<svg class="ls ls-losses" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(loss_words(curves))}">{"".join(parts)}</svg>'
+        f'xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(loss_words(curves))}">'
+        f"{''.join(parts)}</svg>"
     )
 
 

@@ -23,6 +23,7 @@ from torch import nn
 
 import kit
 from kit.parallel import collectives
+from kit.parallel.ddp import BucketedDDP
 from kit.parallel.collectives import ring_all_gather as gather_all
 from kit.session import per_rank
 from kit.session.export import script, write
@@ -154,6 +155,18 @@ def test_helpers_classes_constants_and_closures_come_along(tmp_path: Path) -> No
     spoken = torchrun(text, tmp_path)
     want = [[20.0, 26.0], [0, 1], 5, [4, 3], "CALM", 0.1, 2.0, (2, 1), 'it\'s "quoted"']
     assert spoken.strip().endswith(f"rank 0 has {want}")
+
+
+def trains() -> float:
+    model = BucketedDDP(torch.nn.Linear(2, 1))
+    model(torch.ones(1, 2)).sum().backward()
+    return float(model.module.weight.grad.sum())  # type: ignore[union-attr]
+
+
+def test_names_that_our_rooms_lend_each_other_are_defined_once(tmp_path: Path) -> None:
+    text = script(trains, world=2)
+    assert text.count("\nGroup = ") == 1 and "import kit" not in text and "from kit" not in text
+    assert torchrun(text, tmp_path).strip().endswith("rank 0 has 2.0")
 
 
 def test_code_with_a_group_of_its_own_keeps_it(tmp_path: Path) -> None:

@@ -81,6 +81,12 @@ def test_the_order_is_the_same_whatever_a_rank_s_own_generator_holds() -> None:
     assert sorted(one + other) == list(range(20))
 
 
+def test_the_order_does_not_depend_on_where_tensors_are_made() -> None:
+    with torch.device("meta"):  # as on a rank whose tensors are made on its GPU: the generator stays on the CPU
+        there = list(ShareSampler(20, 0, 2))
+    assert there == list(ShareSampler(20, 0, 2))
+
+
 def test_without_shuffling_ranks_take_turns() -> None:
     assert shares(7, 3, "drop", shuffle=False) == [[0, 3], [1, 4], [2, 5]]
     assert shares(7, 3, "keep", shuffle=False) == [[0, 3, 6], [1, 4], [2, 5]]
