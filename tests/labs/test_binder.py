@@ -71,7 +71,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    if not (request.config.getoption("--binder") or request.config.getoption("--demand-all")):
+    if not request.config.getoption("--binder"):
         pytest.skip("takes three minutes and a package index; --binder runs it")
     wanted = (ROOT / "binder" / "runtime.txt").read_text().strip()
     if wanted != f"python-{sys.version_info.major}.{sys.version_info.minor}":

@@ -144,8 +144,8 @@ def data_parallel_promises(notebook: dict[str, Any]) -> None:
     assert said(notebook, "predict-average-run").count("[37.0, 74.0]") == 3
     assert said(notebook, "step-whole-run").count("[37.0, 74.0]") == 2
     for line in said(notebook, "step-shorter-run").splitlines()[1:]:
-        *own, mean = map(float, line.split()[1:])
-        assert len(own) == 3 and mean < sum(own) / 3, line
+        *lengths, mean = map(float, line.split()[1:])
+        assert len(lengths) == 3 and mean < sum(lengths) / 3, line
     assert len(set(re.findall(r"([\d,]+) bytes", said(notebook, "measure-bytes-run")))) == 1
     assert re.search(r"sampler .* 0\.0%", said(notebook, "measure-ways-run"))
     alone, same, own = said(notebook, "break-seed-run").strip().split("\n\n")

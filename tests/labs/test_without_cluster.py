@@ -98,4 +98,21 @@ def collectives_promises(notebook: dict[str, Any]) -> bool:
     )
 
 
-PROMISES = {"00_ranks": ranks_promises, "01_collectives": collectives_promises}
+def data_parallel_promises(notebook: dict[str, Any]) -> bool:
+    """What the prose of lab 03 tells the reader to look at is there to be seen."""
+    return (
+        said(notebook, "predict-average-run").count("[277.75, 555.5]") == 4
+        and "one_step · stop 0 · recorded" in said(notebook, "step-average-panel")
+        and "sampler" in said(notebook, "measure-ways-run")
+        and "expert     [2232.0, 2232.0]" in said(notebook, "break-skip-run")
+        and "Deadlock: ranks 0, 2, 3 wait in all_reduce" in said(notebook, "break-skip-wait")
+        and "one bucket for all: a step of" in said(notebook, "tune-run")
+        and "(linear)" in said(notebook, "rate-low-run")
+    )
+
+
+PROMISES = {
+    "00_ranks": ranks_promises,
+    "01_collectives": collectives_promises,
+    "03_data_parallel": data_parallel_promises,
+}
