@@ -44,6 +44,9 @@ class Numbers:
     def numel(self) -> int:
         return self.array.size
 
+    def __getitem__(self, index: Any) -> Numbers:
+        return Numbers(self.array[index], self.dtype)
+
     def tolist(self) -> Any:
         return self.array.tolist()
 
