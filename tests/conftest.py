@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 SECONDS = {"unit": 60, "ranks": 120, "labs": 600, "mutants": 300, "browser": 180}  # a test may take, by folder
-SECOND_TRY = {"ranks", "labs", "browser"}  # where a stall of a shared machine can fail a test of real processes
+SECOND_TRY = set(SECONDS)  # kinds with tests of real processes, which a stall of a shared machine can fail
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

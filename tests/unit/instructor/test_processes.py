@@ -39,6 +39,8 @@ def test_wait_gone_returns_who_stayed(tmp_path: Path) -> None:
     assert processes.wait_gone(mark, 5.0) == []
     process = subprocess.Popen([sys.executable, "-c", SLEEP], env={processes.MARK: mark})
     try:
+        while not processes.of_run(mark):  # a process is there a moment before its environment is
+            assert process.poll() is None
         assert [left.pid for left in processes.wait_gone(mark, 0.2)] == [process.pid]
     finally:
         process.kill()
