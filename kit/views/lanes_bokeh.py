@@ -107,7 +107,7 @@ def _laid_out(shown: Board) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]
             bars += [_bar(bar, one.rank, y - 15, y - 25) for bar in one.moving]
             queued += [(start, y - 20, end) for start, end in one.queued]
             for name, start, end in one.passes:
-                if end - start > 0.09 * shown.seconds:
+                if one.room(start, end) > 0.09 * shown.seconds:
                     texts.append((start + _INSET * shown.seconds, y - 6.5, name, text_on(COMPUTE), False))
             y -= _RANK
         y -= _BETWEEN

@@ -100,15 +100,9 @@ class _Drawing:
         for name, start, end in one.passes:
             left, right = self.x(start), self.x(end)
             parts.append(f'<line class="ls-begins" x1="{left:.1f}" y1="{top}" x2="{left:.1f}" y2="{top + _UPPER}"/>')
-            room = _room(one.computing, start, end) / self.shown.seconds * self.wide
-            if len(name) * _LETTER < min(room, right - left):
+            room = one.room(start, end) / self.shown.seconds * self.wide
+            if len(name) * _LETTER + 6 < min(room, right - left):
                 parts.append(
                     f'<text class="ls-axis ls-left ls-pass-name" x="{left + 4:.1f}" y="{top + 10}">{name}</text>'
                 )
         return parts
-
-
-def _room(computing: tuple[Bar, ...], start: float, end: float) -> float:
-    """How far a pass is coloured from its beginning on."""
-    within = (bar for bar in computing if bar.kind == "compute" and bar.start <= start < bar.end)
-    return max((min(bar.end, end) - start for bar in within), default=0.0)

@@ -39,6 +39,11 @@ class Lanes:
     passes: tuple[tuple[str, float, float], ...]
     number: str  # what is exposed: '12 ms · 31 %'
 
+    def room(self, start: float, end: float) -> float:
+        """Seconds for which a pass from `start` to `end` is coloured from its beginning on: room for its name."""
+        within = (bar for bar in self.computing if bar.kind == "compute" and bar.start <= start < bar.end)
+        return max((min(bar.end, end) - start for bar in within), default=0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
