@@ -10,7 +10,7 @@ import pytest
 from kit import views
 from kit.panels import overlap_panel
 from kit.trace.facts import Pass, Trace
-from kit.views.overlap import FAST, board
+from kit.views.overlap import FAST, Bar, Lanes, board
 from kit.views.palette import COMMUNICATE, COMPUTE, EXPOSED
 from tests.unit.panels.test_still import picture_of
 from tests.unit.trace.test_overlap import backward
@@ -75,6 +75,11 @@ def test_passes_are_named_where_there_is_room() -> None:
     drawing = parse(views.overlap_svg(trace))
     assert [e.text for e in find(drawing, "ls-pass-name")] == ["forward", "backward"] * 2
     assert len(find(drawing, "ls-begins")) == 6
+
+
+def test_the_room_for_a_name_ends_where_a_rank_begins_to_wait() -> None:
+    lanes = Lanes(0, (Bar("compute", 0.0, 0.1, ""), Bar("wait", 0.1, 0.3, "")), (), (), (), "")
+    assert lanes.room(0.02, 0.3) == pytest.approx(0.08) and lanes.room(0.15, 0.3) == 0.0
 
 
 def test_words_say_what_the_picture_says() -> None:
