@@ -29,6 +29,7 @@
     ear.value = JSON.stringify({
       bokeh: (window.Bokeh && window.Bokeh.version) || "",
       dark: document.body.dataset.jpThemeLight === "false",
+      since: performance.timeOrigin, // another one after a reload
       message: page,
     });
     ear.dispatchEvent(new Event("change", { bubbles: true }));

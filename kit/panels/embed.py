@@ -76,6 +76,7 @@ class Picture:
         self._model: Any = None
         self._alive = False  # Bokeh's view has answered: it is drawn
         self._dark = False
+        self._drawn_for: tuple[Any, ...] = ()  # the page that the Bokeh picture was made for
 
     def _html(self) -> str:
         """The drawing as it is now, without Bokeh; '' while there is nothing to draw."""
@@ -86,8 +87,15 @@ class Picture:
         raise AssertionError("a picture says what it draws")
 
     def heard(self, page: dict[str, Any]) -> None:
-        """A page shows this panel, or its theme has changed. Starts or renews the Bokeh picture."""
+        """A page shows this panel, or its theme has changed. Starts or renews the Bokeh picture.
+
+        Every panel of a page is told when one of them has brought BokehJS; a picture that stands there already stays.
+        """
+        told = page["since"], page["bokeh"], page["dark"]
+        if self._figure is not None and told == self._drawn_for:
+            return
         self._lower()
+        self._drawn_for = told
         self._dark = page["dark"]
         if find_spec("jupyter_bokeh") is None:
             self._say("Drawn without Bokeh: jupyter_bokeh is not installed where this notebook runs.")
@@ -106,7 +114,8 @@ class Picture:
             self._note.value = f"<span>{text}</span>"
 
     def _load(self) -> None:
-        self._script.run(_bokeh_script() + "\n;window.lockstepPage.tellAll();")
+        # two panels may both have found the page without it: the second one must not put another Bokeh over the first
+        self._script.run(f"if (!window.Bokeh) {{\n{_bokeh_script()}\n}}\nwindow.lockstepPage.tellAll();")
 
     def _draw(self) -> None:
         if not self._html():

@@ -62,7 +62,8 @@ class Script:
 class Ear:
     """Hears from the page: once when a panel is drawn there, again when the theme changes.
 
-    `heard(page)` gets a dict: `bokeh` (the version of BokehJS loaded, or ''), `dark` (whether the theme is dark).
+    `heard(page)` gets a dict: `bokeh` (the version of BokehJS loaded, or ''), `dark` (whether the theme is dark),
+    `since` (when the page was loaded, in milliseconds of its own clock: which page it is).
     """
 
     def __init__(self, heard: Callable[[dict[str, Any]], None]) -> None:

@@ -96,9 +96,8 @@ def test_without_jupyter_bokeh_the_time_is_an_svg_and_a_sentence_says_so_once(op
     assert book.page.locator(".lsp-time svg.ls-timeline rect").count() > 4
     assert book.page.locator(".lsp-drawn").count() == 0
     again = "from kit.panels.page import Ear; p = kit.Replay(example.ring()).panel()"
-    assert (
-        book.ask(f"[exec({again!r}), p.areas.heard(dict(bokeh='', dark=False)), p.areas._time._note.value][-1]") == ""
-    )
+    heard = "p.areas.heard(dict(bokeh='', dark=False, since=0))"
+    assert book.ask(f"[exec({again!r}), {heard}, p.areas._time._note.value][-1]") == ""
 
 
 def test_a_page_whose_server_lacks_the_bokeh_extension_keeps_the_svg(open_notebook):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 MEMORY = """
 import kit
@@ -50,7 +51,7 @@ def test_a_training_step_in_pictures(open_notebook: Callable[..., Any], screensh
         figures = panel.locator(".lsp-bokeh").bounding_box()
         said = panel.locator(".ls-said").bounding_box()
         assert figures["y"] + figures["height"] <= said["y"] + 1, "the Bokeh picture covers no words"
-        assert panel.locator(drawing).evaluate("one => getComputedStyle(one).visibility") == "hidden"
+        expect(panel.locator(drawing)).to_have_css("visibility", "hidden")
     chart = book.page.locator(".jp-RenderedMermaid img, .jp-RenderedMermaid svg").first
     chart.wait_for()
     assert chart.bounding_box()["width"] > 300
@@ -64,3 +65,14 @@ def test_a_training_step_in_pictures(open_notebook: Callable[..., Any], screensh
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def test_panels_of_one_page_draw_with_bokeh_once_each(open_notebook: Callable[..., Any]) -> None:
+    counting = """
+from kit.panels.embed import Picture
+drawn, draw = [], Picture._draw
+Picture._draw = lambda picture: (drawn.append(picture), draw(picture))
+"""
+    book = open_notebook([counting, MEMORY, OVERLAP]).run_all()
+    expect(book.page.locator(".lsp-drawn")).to_have_count(2)
+    assert book.ask("len(drawn)") == "2"

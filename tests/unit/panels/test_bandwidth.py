@@ -28,9 +28,14 @@ def test_bokeh_is_drawn_in_the_theme_of_the_page(monkeypatch):
     picture = BandwidthPicture(sweep(), None, None)
     made = []
     monkeypatch.setattr("kit.views.bandwidth_plot", lambda *shown, dark: made.append(dark) or real(*shown, dark=dark))
-    picture.heard({"bokeh": bokeh.__version__, "dark": True})
+    dark = {"bokeh": bokeh.__version__, "dark": True, "since": 1.0}
+    picture.heard(dark)
     assert made == [True] and picture._place.children
-    picture.heard({"bokeh": "0.0", "dark": False})
+    picture.heard(dark)
+    assert made == [True], "a picture that stands there stays"
+    picture.heard({**dark, "since": 2.0})
+    assert made == [True, True], "a page loaded again needs a new one"
+    picture.heard({"bokeh": "0.0", "dark": False, "since": 2.0})
     assert not picture._place.children and "ls-measured" in picture._svg.value
 
 
