@@ -20,7 +20,7 @@ class Code:
         self.root_file = root_file
         self._kinds = dict.fromkeys(sources, OWN)
         self._statements = {file: statement_starts(lines) for file, lines in sources.items()}
-        self._places: dict[tuple[CodeType, int], Place] = {}
+        self._places: dict[tuple[CodeType, int], Place] = {}  # by instruction: to number its line takes longer
 
     def kind(self, file: str) -> int:
         kind = self._kinds.get(file)
@@ -59,7 +59,7 @@ class Code:
         return found[::-1]
 
     def place_of(self, frame: FrameType) -> Place:
-        key = (frame.f_code, frame.f_lineno)
+        key = (frame.f_code, frame.f_lasti)
         place = self._places.get(key)
         if place is None:
             file = frame.f_code.co_filename
@@ -74,7 +74,7 @@ class Code:
             code = frame.f_code
             if kinds.get(code.co_filename) != OTHER and self.is_stepped(frame):
                 if self.is_foreground(code.co_filename):
-                    return self._places.get((code, frame.f_lineno)) or self.place_of(frame)
+                    return self._places.get((code, frame.f_lasti)) or self.place_of(frame)
                 fallback = fallback or frame
             frame = frame.f_back
         return self.place_of(fallback) if fallback is not None else None

@@ -42,6 +42,7 @@ class Entry:
     waits: list[tuple[int, int]] = field(default_factory=list)
     error: str | None = None
     keep: Any = None  # the Work handed out, until it is waited for: C++ may hold it without a Python reference
+    future: Any = None  # the future handed out, until it has come
 
     def fact(self) -> Operation:
         return Operation(

@@ -33,7 +33,7 @@ class Draft:
     root: int | None = None
     peer: int | None = None  # -1: any source
     tag: int | None = None
-    reduce: Any = None  # c10d's own ReduceOp
+    reduce: Any = None  # c10d's own ReduceOp, or the options that hold it
 
     @property
     def payload(self) -> int:
@@ -99,6 +99,7 @@ def _flat(tensors: Any) -> list[torch.Tensor]:
 
 def reduce_name(op: Any) -> str | None:
     """'SUM', 'AVG', ... of a ReduceOp or of the options of a reduction; nothing said is a sum."""
+    op = getattr(op, "reduceOp", op)
     name = str(getattr(op, "op", op)).rsplit(".", 1)[-1]
     return name if name.isupper() else "SUM"
 
@@ -109,7 +110,7 @@ def _options(arguments: tuple[Any, ...], position: int) -> Any:
 
 def _all_reduce(tensors: Any, options: Any = dist.ReduceOp.SUM, *_: Any) -> Draft:
     flat = _flat(tensors)
-    return Draft("all_reduce", flat, flat, "inout", reduce=getattr(options, "reduceOp", options))
+    return Draft("all_reduce", flat, flat, "inout", reduce=options)
 
 
 def _reduce(tensors: Any, options: Any, op: Any = dist.ReduceOp.SUM, *_: Any) -> Draft:

@@ -21,6 +21,7 @@ from kit.probe.run import Run, naming_of_group
 
 PATIENCE = 0.5  # s in one wait before the host agent is asked whether it can end
 REPEAT = 0.5  # s between two such questions
+BACKWARD = "_engine_run_backward"  # the frame of torch's Python that stands under whatever C++ does in a backward pass
 STANDS = 0.05  # s after which a rank that is asked says that it waits
 
 
@@ -34,7 +35,7 @@ class RecordRun(Run):
         self._standstill = Sleep(self.worker, self.native, within="")
         self._asked = 0.0
         self._issued = -1
-        self._promised: list[RecordedWork] = []
+        self._promised: list[Entry] = []
         self._noted_after = -1  # the backward pass at whose end promises will be looked at
         self._clock = _DeviceClock(self.device) if self.device.type == "cuda" else None
 
@@ -52,21 +53,27 @@ class RecordRun(Run):
     def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work:
         if self._promised:
             self.note_promises()
-        entry = self.ledger.open(draft, group.label, group.ranks, sys._getframe(2))
+        frame = sys._getframe(2)
+        entry = self.ledger.open(draft, group.label, group.ranks, frame)
         if self.throttle is not None:
             launch = self.over_links(group, draft, launch, entry.issued)
+        elif self._clock is None and frame.f_code.co_name == BACKWARD and _is_bucket(draft):
+            bare = launch()  # the reducer takes the future and never waits for the work
+            self.promise(entry, bare.get_future())
+            return bare
         work = RecordedWork(self, entry, launch(), self._clock)
         entry.keep = work if self._clock is None else None
         return work
 
-    def promise(self, work: RecordedWork) -> None:
+    def promise(self, entry: Entry, future: torch.futures.Future[Any]) -> None:
         """A future was handed out. Whether it has come is seen when this rank's own code next passes by here.
 
         A callback would know at once, but it would run in the library's thread and make it wait for the interpreter,
         which costs a loop of DistributedDataParallel several per cent where ranks share processors. In a backward pass
         its end is such a moment: the callback put there runs after the one that has waited for the buckets.
         """
-        self._promised.append(work)
+        entry.future = future
+        self._promised.append(entry)
         backward = torch._C._current_graph_task_id()
         if backward not in (-1, self._noted_after):
             self._noted_after = backward
@@ -75,9 +82,13 @@ class RecordRun(Run):
 
     def note_promises(self) -> None:
         still = []
-        for work in self._promised:
-            if not work.note_if_done():
-                still.append(work)
+        for entry in self._promised:
+            if entry.future is not None and not entry.future.done():
+                still.append(entry)
+                continue
+            if self._clock is None and entry.ended is None:
+                entry.ended = time.monotonic_ns()
+            entry.future = entry.keep = None
         self._promised = still
 
     @contextmanager
@@ -111,9 +122,7 @@ class RecordRun(Run):
         if self._sleep.seconds() > patience:
             return next((e for e in self.ledger.entries if e.ended is None), None)
         if self._standstill.seconds() > patience:  # c10d's own futures wait without a frame of torch's
-            return next(
-                (e for e in self.ledger.entries if isinstance(e.keep, RecordedWork) and e.keep.promised()), None
-            )
+            return next((e for e in self.ledger.entries if e.future is not None and not e.future.done()), None)
         return None
 
     def report(self) -> None:
@@ -181,22 +190,15 @@ class RecordedWork(dist.Work):
     def get_future(self) -> torch.futures.Future[Any]:
         if self._future is None:
             self._future = self._work.get_future()
-            self._run.promise(self)
+            self._run.promise(self._entry, self._future)
         return self._future
 
-    def promised(self) -> bool:
-        """Whether a future was handed out that has not come."""
-        return self._future is not None and not self._future.done()
 
-    def note_if_done(self) -> bool:
-        """Whether the future has come; then the operation has ended by now."""
-        if self._future is not None and not self._future.done():
-            return False
-        entry = self._entry
-        if self._clock is None and entry.ended is None:
-            entry.ended = time.monotonic_ns()
-        entry.keep = None
-        return True
+def _is_bucket(draft: Draft) -> bool:
+    """Gradients, where C++ asks in a backward pass: only DistributedDataParallel's reducer does (it also counts, in
+    whole numbers, which parameters were used, and waits for that).
+    """
+    return draft.name == "all_reduce" and len(draft.inputs) == 1 and draft.inputs[0].is_floating_point()
 
 
 class _DeviceClock:

@@ -12,6 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from kit.probe.backend import Launch, ObservedGroup
@@ -20,7 +21,7 @@ from kit.probe.later import Later
 from kit.probe.ledger import Entry
 from kit.probe.operations import Draft
 from kit.probe.passes import Passes
-from kit.probe.record import RecordedWork, RecordRun
+from kit.probe.record import RecordRun
 
 STOOD = 1_000_000  # ns of a wait that are more than the passing of a finished one
 
@@ -57,9 +58,9 @@ class TimedRun(RecordRun):
 
         return launched
 
-    def promise(self, work: RecordedWork) -> None:
-        super().promise(work)
-        self._futures.append(work._entry)
+    def promise(self, entry: Entry, future: torch.futures.Future[Any]) -> None:
+        super().promise(entry, future)
+        self._futures.append(entry)
 
     def tell(self, kind: str, **content: Any) -> None:
         if kind == "operations":
