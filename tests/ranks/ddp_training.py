@@ -164,3 +164,18 @@ def one_step(name: str, micro_batches: int, keep_local: bool = True, **options: 
     began = time.monotonic_ns()
     loss.backward()
     return began, seen[-1]
+
+
+def train_anywhere(steps: int) -> list[float]:
+    """torch's own wrapper around a line, other data on each rank: the sums of its parameters after `steps`."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        torch.manual_seed(step + dist.get_rank())
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+    return [p.sum().item() for p in model.parameters()]

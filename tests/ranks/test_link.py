@@ -13,6 +13,7 @@ from kit.cost import network
 from kit.parallel.collectives import ring_all_reduce
 from kit.probe.prompt import SHORT
 from kit.session.links import set_links
+from tests.ranks.ddp_training import train_anywhere
 
 LATENCY, BANDWIDTH = 4e-3, 50e6
 BYTES = 1_000_000  # 20 ms on the slow link
@@ -263,23 +264,8 @@ def test_what_cannot_be_says_what_can(three: Cluster, wishes: dict[str, object],
         set_links(three, **wishes)  # type: ignore[arg-type]
 
 
-def train(steps: int) -> list[float]:
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
-
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(steps):
-        optimizer.zero_grad()
-        torch.manual_seed(step + dist.get_rank())
-        model(torch.randn(4, 8)).square().mean().backward()
-        optimizer.step()
-    return [p.sum().item() for p in model.parameters()]
-
-
 def test_ddp_trains_the_same_on_slow_links(three: Cluster) -> None:
-    fast = three.record(train, 3).results
+    fast = three.record(train_anywhere, 3).results
     with set_links(three, 5e-3):
-        slow = three.record(train, 3)
+        slow = three.record(train_anywhere, 3)
     assert slow.results == fast and fast[0] == fast[1]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import time
 
 import pytest
 import torch
@@ -12,15 +10,12 @@ import torch.distributed as dist
 
 import kit
 from kit.cluster.cluster import Cluster
-from kit.cluster.processes import children
 from kit.cost.worlds import simulated
 from kit.parallel import traffic
 from kit.parallel.collectives import halving_doubling_all_reduce, ring_all_reduce, tree_all_reduce
-from kit.probe.wire import Channel
-from kit.session import threads as threads_module
-from kit.session.errors import RankError
 from kit.session.links import set_links
 from kit.session.threads import LABEL, Threads, threads_on
+from tests.ranks.ddp_training import train_anywhere
 
 ALGORITHMS = {
     "ring_all_reduce": ring_all_reduce,
@@ -193,25 +188,12 @@ def names(recording: object, rank: int) -> list[tuple[object, ...]]:
     return [(op.name, op.ranks, op.payload, op.root, op.reduce, op.place.line) for op in operations]
 
 
-def train(steps: int) -> list[float]:
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
-
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(steps):
-        optimizer.zero_grad()
-        torch.manual_seed(step + dist.get_rank())
-        model(torch.randn(4, 8)).square().mean().backward()
-        optimizer.step()
-    return [p.sum().item() for p in model.parameters()]
-
-
 def test_ddp_trains_the_same(three: Cluster) -> None:
-    first, *others = threads(three).record(train, 3).results
+    first, *others = threads(three).record(train_anywhere, 3).results
     assert others == [first, first]
-    assert first == pytest.approx(three.record(train, 3).results[0], abs=1e-6)  # sums are added in another order
+    assert first == pytest.approx(
+        three.record(train_anywhere, 3).results[0], abs=1e-6
+    )  # sums are added in another order
 
 
 # -- what is handed in and what comes out
@@ -239,151 +221,3 @@ def test_it_is_labelled(three: Cluster) -> None:
     assert repr(recording).startswith("spoken on 3 ranks (threads of one process)")
     with set_links(three, 1e-3):  # between processes; no link lies between threads
         assert threads(three).record(spoken, torch.ones(1), times=1).trace.meta.notes == (LABEL,)
-
-
-# -- what goes wrong
-
-
-def fails_on_one(rank: int) -> None:
-    if dist.get_rank() == rank:
-        raise LookupError("no batch")
-    dist.all_reduce(torch.ones(1))
-
-
-def all_send_first() -> None:
-    x, n = torch.ones(1), dist.get_world_size()
-    dist.send(x, (dist.get_rank() + 1) % n)
-    dist.recv(x, (dist.get_rank() - 1) % n)
-
-
-def one_stays_away() -> None:
-    if dist.get_rank() != 1:
-        dist.all_reduce(torch.ones(1))
-
-
-def said(run: object, *arguments: object) -> str:
-    with pytest.raises(RankError) as caught:
-        run(*arguments)  # type: ignore[operator]
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(("program", "arguments"), [(all_send_first, ()), (one_stays_away, ()), (fails_on_one, (1,))])
-def test_the_sentences_are_those_of_processes(three: Cluster, program: object, arguments: tuple[object, ...]) -> None:
-    sentences = said(threads(three).record, program, *arguments)
-    assert sentences == said(three.record, program, *arguments)
-    assert "Deadlock" in sentences
-
-
-def test_a_failed_rank_shows_its_traceback_and_the_trace_what_was_done(three: Cluster) -> None:
-    with pytest.raises(RankError) as caught:
-        threads(three).record(fails_on_one, 2)
-    assert "LookupError: no batch" in str(caught.value)
-    assert 'raise LookupError("no batch")' in caught.value.__notes__[0]
-    assert [len(rank.operations) for rank in caught.value.trace.ranks] == [1, 1, 0]
-
-
-def disagrees() -> None:
-    dist.all_reduce(torch.ones(2 if dist.get_rank() == 1 else 3))
-
-
-def test_what_does_not_fit_is_said_before_anything_moves(three: Cluster) -> None:
-    sentence = said(threads(three).record, disagrees)
-    assert "rank 1 calls all_reduce of 2 x float32" in sentence and "the shapes must be equal" in sentence
-
-
-def handles_it() -> str:
-    try:
-        disagrees()
-    except RuntimeError as error:
-        return type(error).__name__
-    return "nothing"
-
-
-def test_it_reaches_the_ranks_as_an_exception(three: Cluster) -> None:
-    sentence = said(threads(three).record, handles_it)  # they go on; the record is not sound
-    assert "the shapes must be equal" in sentence
-
-
-def computes_for_ever() -> None:
-    while dist.get_rank() == 1:
-        pass
-    dist.barrier()
-
-
-def test_a_rank_that_never_comes_is_given_up(three: Cluster) -> None:
-    sentence = said(threads(three, patience=0.5).record, computes_for_ever)
-    assert "rank 1 has worked for 0.5 s without talking to another (line" in sentence
-    assert "patience=600" in sentence
-
-
-def kills_itself() -> None:
-    dist.barrier()
-    if dist.get_rank() == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_process_that_dies_takes_nobody_along(three: Cluster) -> None:
-    before = three.record(whose_process).results
-    assert "died" in said(threads(three).record, kills_itself)
-    assert threads(three).record(spoken, torch.ones(1), times=1).results == [1.0] * 3
-    assert three.record(whose_process).results == before
-
-
-def whose_process() -> tuple[int, int]:
-    return os.getpid(), os.getppid()
-
-
-def only_ranks_are_left(cluster: Cluster) -> bool:
-    """Of what the host agent has forked, as soon as it has heard of the end."""
-    found = cluster.record(whose_process).results
-    ranks, agent, deadline = {pid for pid, _ in found}, found[0][1], time.monotonic() + 10
-    while not set(children(agent)) <= ranks and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return set(children(agent)) <= ranks
-
-
-def test_nothing_is_left_and_this_process_is_untouched(three: Cluster) -> None:
-    ((process, agent), *others) = threads(three).record(whose_process).results
-    assert set(others) == {(process, agent)}
-    assert process not in (os.getpid(), *(pid for pid, _ in three.record(whose_process).results))
-    assert agent == three.record(whose_process).results[0][1]
-    assert only_ranks_are_left(three)
-    assert not list(three.folder.glob("t*.sock"))
-
-
-def test_an_interruption_ends_it(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(Channel):
-        def receive(self) -> None:
-            assert super().receive() == {"kind": "alive"}
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(threads_module, "Channel", Interrupted)
-        threads(three).record(computes_for_ever)
-    assert only_ranks_are_left(three)
-
-
-def cannot_load() -> None:
-    import no_such_module  # type: ignore[import-not-found]  # noqa: F401
-
-
-def test_an_import_that_fails_is_the_ranks_failure(three: Cluster) -> None:
-    assert "No module named 'no_such_module'" in said(threads(three).record, cannot_load)
-
-
-@pytest.mark.parametrize(
-    ("wishes", "words"),
-    [
-        ({"ranks": 0}, "ranks is a whole number from 1 to 128, not 0"),
-        ({"ranks": 1000}, "from 1 to 128"),
-        ({"ranks": 2.0}, "from 1 to 128"),
-        ({"patience": 0}, "patience is a time in seconds"),
-    ],
-)
-def test_what_cannot_be_says_what_can(three: Cluster, wishes: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        threads(three, **wishes)  # type: ignore[arg-type]
-
-
-def test_one_rank_alone(three: Cluster) -> None:
-    assert threads(three, 1).record(ring_all_reduce, torch.ones(3)).results[0].tolist() == [1.0, 1.0, 1.0]
