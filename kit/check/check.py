@@ -125,11 +125,11 @@ class _Judge:
         return f"right on {joined(before)} ranks{' only' if len(before) == 1 else ''}; on {self._here(case)}"
 
     def _told(self, trouble: str) -> str:
-        """The ranks' sentences, without the advice to reset (the check sees to it), with the usual cause of a hang."""
+        """The ranks' sentences, without the advice to reset (the check sees to it), with the usual cause."""
         words = re.sub(r" Run cluster\.reset\(\)[^.]*\.", "", trouble)
-        if re.search(r"^rank \d+ (failed|died)", words, re.MULTILINE):
-            return words  # the cause is in the sentence
-        return words + next((f" {text}" for pattern, text in self.spec.advice if re.search(pattern, words)), "")
+        failed = re.search(r"^rank \d+ (failed|died)", words, re.MULTILINE)  # then the cause is in the sentence
+        usual = self.spec.errors if failed else self.spec.advice
+        return words + next((f" {text}" for pattern, text in usual if re.search(pattern, words)), "")
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -84,5 +84,6 @@ class Spec:
     traffic: tuple[Rule, ...] = ()
     cost: tuple[Rule, ...] = ()
     advice: tuple[tuple[str, str], ...] = ()  # (regular expression in a rank's failure, what usually causes it)
+    errors: tuple[tuple[str, str], ...] = ()  # (regular expression in its exception, what usually causes that)
     tolerance: float = 1e-5  # relative to the largest right value
     praise: str = ""  # what a passed check adds: the budget that was kept

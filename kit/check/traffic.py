@@ -69,7 +69,7 @@ def bytes_per_rank(
                 worst = max(sent, key=lambda operation: operation.payload)
                 why = reason if worst.payload > largest(run.case) else otherwise
                 where = line(worst, run.trace, run.file)
-                return f"rank {part.rank} sent {size(total)} where {_amount(enough, total)} enough, from {where}: {why}"
+                return f"rank {part.rank} sent {size(total)} where {amount(enough, total)} enough, from {where}: {why}"
         return None
 
     return rule
@@ -84,7 +84,7 @@ def messages_per_rank(limit: Callable[[Case, int], int], reason: str) -> Rule:
             if len(sent) > enough:
                 where = line(sent[enough], run.trace, run.file)
                 return (
-                    f"rank {part.rank} sent {counted(len(sent), 'message')} where {_are(enough)} enough, from {where}:"
+                    f"rank {part.rank} sent {counted(len(sent), 'message')} where {are(enough)} enough, from {where}:"
                     f" {reason}"
                 )
         return None
@@ -103,7 +103,7 @@ def messages_in_all(limit: Callable[[Case], int], reason: str) -> Rule:
         most = max(counts, key=lambda rank: len(counts[rank]))
         where = line(counts[most][-1], run.trace, run.file)
         return (
-            f"the ranks sent {counted(total, 'message')} where {_are(enough)} enough; rank {most} alone sent"
+            f"the ranks sent {counted(total, 'message')} where {are(enough)} enough; rank {most} alone sent"
             f" {len(counts[most])}, from {where}: {reason}"
         )
 
@@ -164,7 +164,7 @@ def collectives_at_most(limit: int, reason: str) -> Rule:
                 named = joined(f"{times} x {name}" for name, times in Counter(o.name for o in made).items())
                 where = line(made[limit], run.trace, run.file)
                 return (
-                    f"rank {part.rank} called {counted(len(made), 'collective')} ({named}) where {_are(limit)} enough,"
+                    f"rank {part.rank} called {counted(len(made), 'collective')} ({named}) where {are(limit)} enough,"
                     f" from {where}: {reason}"
                 )
         return None
@@ -180,7 +180,7 @@ def payload_at_most(limit: Callable[[Case], int], reason: str) -> Rule:
             for operation in collectives(run, part.rank):
                 if operation.payload > limit(run.case):
                     where = line(operation, run.trace, run.file)
-                    enough = _amount(limit(run.case), operation.payload)
+                    enough = amount(limit(run.case), operation.payload)
                     return (
                         f"rank {part.rank} gave {operation.name} {size(operation.payload)} where {enough} enough, from"
                         f" {where}: {reason}"
@@ -190,10 +190,10 @@ def payload_at_most(limit: Callable[[Case], int], reason: str) -> Rule:
     return rule
 
 
-def _are(number: int) -> str:
+def are(number: int) -> str:
     return f"{number} {'is' if number == 1 else 'are'}"
 
 
-def _amount(nbytes: int, beside: int) -> str:
+def amount(nbytes: int, beside: int) -> str:
     """'48 are' beside another number of bytes, '6.0 kB are' beside kilobytes."""
-    return _are(nbytes) if beside < 1000 else f"{size(nbytes)} are"
+    return are(nbytes) if beside < 1000 else f"{size(nbytes)} are"

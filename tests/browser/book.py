@@ -68,17 +68,26 @@ class NotebookPage:
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell?.currentWidget?.context?.isReady === true", timeout=90_000
         )
+        self.page.evaluate("async () => { await jupyterapp.shell.currentWidget.context.sessionContext.ready; }")
+        self.turn(theme)
+        return self
+
+    def turn(self, theme: str) -> None:
+        """Changes the theme, as the menu does."""
         title = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[theme]
         self.page.evaluate(
-            """async theme => {
-                 await jupyterapp.commands.execute('apputils:change-theme', {theme});
-                 await jupyterapp.shell.currentWidget.context.sessionContext.ready;
-               }""",
-            title,
+            "async theme => { await jupyterapp.commands.execute('apputils:change-theme', {theme}); }", title
         )
         dark = "false" if theme == "dark" else "true"
         self.page.wait_for_selector(f'body[data-jp-theme-light="{dark}"]', state="attached")
-        return self
+
+    def both_themes(self, drawn: int = 0) -> Iterator[str]:
+        """Yields the theme's name in light, then in dark, once as many Bokeh pictures as said have been drawn in it."""
+        for theme in ("light", "dark"):
+            self.turn(theme)
+            self.page.wait_for_function("n => document.querySelectorAll('.lsp-drawn').length >= n", arg=drawn)
+            self.page.wait_for_timeout(500)  # Bokeh paints on a canvas: nothing in the page tells when
+            yield theme
 
     def run_all(self, limit: float = 120.0) -> NotebookPage:
         """Runs every cell and waits for the last. Raises AssertionError with the traceback when one failed."""

@@ -17,8 +17,12 @@ import pytest
 pytest.importorskip("playwright.sync_api", reason="playwright drives the browser tests")
 pytest.importorskip("jupyterlab", reason="the browser tests open notebooks in JupyterLab")
 
+from playwright.sync_api import expect
+
 from tests.browser.book import NotebookPage, launched
 from tests.browser.jupyter import LabServer, notebook_of
+
+expect.set_options(timeout=60_000)  # ms: a busy machine
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ PLACES = """() => [...document.querySelectorAll('.lsp-panel > *, .lsp-panel .lsp
     Math.round(box.left), Math.round(box.top), Math.round(box.width), Math.round(box.height)].join(' '); })"""
 
 
-def shown(open_notebook, name="ring", theme="light", before=""):
-    book = open_notebook([before + REPLAY.format(name=name)], theme).run_all()
+def shown(open_notebook, name="ring", before=""):
+    book = open_notebook([before + REPLAY.format(name=name)]).run_all()
     book.page.wait_for_selector(".lsp-panel .ls-words")
     return book
 
@@ -27,9 +27,8 @@ def press(book, key):
     book.page.keyboard.press(key)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_panel_is_840_wide_and_nothing_jumps(open_notebook, screenshots, theme):
-    book = shown(open_notebook, theme=theme)
+def test_the_panel_is_840_wide_and_nothing_jumps(open_notebook, screenshots):
+    book = shown(open_notebook)
     book.page.wait_for_selector(".lsp-drawn")
     assert book.page.locator(".lsp-panel").bounding_box()["width"] == 840
     before = book.page.evaluate(PLACES)
@@ -40,8 +39,9 @@ def test_the_panel_is_840_wide_and_nothing_jumps(open_notebook, screenshots, the
         assert book.page.evaluate(PLACES) == before
     book.page.click(".lsp-swap")
     book.page.wait_for_selector(".lsp-new img, .lsp-new svg")
-    assert book.page.evaluate(PLACES) == before
-    book.screenshot(screenshots / f"{theme}.png", ".lsp-panel")
+    for theme in book.both_themes(drawn=1):
+        assert book.page.evaluate(PLACES) == before
+        book.screenshot(screenshots / f"{theme}.png", ".lsp-panel")
 
 
 def test_the_keyboard_steps_and_the_notebook_does_not_hear_it(open_notebook):
@@ -163,9 +163,8 @@ panel = sweep().plot(link=LINK)
 panel"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_sweep_is_drawn_by_bokeh_in_the_place_of_its_picture(open_notebook, screenshots, theme):
-    book = open_notebook([SWEEP], theme).run_all()
+def test_a_sweep_is_drawn_by_bokeh_in_the_place_of_its_picture(open_notebook, screenshots):
+    book = open_notebook([SWEEP]).run_all()
     book.page.wait_for_selector(".lsp-drawn")
     panel = book.page.locator(".lsp-panel").bounding_box()
     charts = book.page.locator(".lsp-panel .bk-Figure")
@@ -174,4 +173,5 @@ def test_a_sweep_is_drawn_by_bokeh_in_the_place_of_its_picture(open_notebook, sc
         box = charts.nth(i).bounding_box()
         assert panel["x"] <= box["x"] and box["x"] + box["width"] <= panel["x"] + panel["width"]
         assert panel["y"] <= box["y"] and box["y"] + box["height"] <= panel["y"] + panel["height"] + 1
-    book.screenshot(screenshots / f"sweep-{theme}.png", ".lsp-panel")
+    for theme in book.both_themes(drawn=1):
+        book.screenshot(screenshots / f"sweep-{theme}.png", ".lsp-panel")

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from kit.resources import labs
 
 DENIED = """import os, tempfile
@@ -13,13 +11,12 @@ tempfile.tempdir = None"""
 CELLS = ("parameters", "set-up-cluster", "predict-root-define", "predict-root-run", "step-ring-panel")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_recording_says_what_it_is_and_steps(open_notebook, screenshots, tmp_path, theme):
+def test_a_recording_says_what_it_is_and_steps(open_notebook, screenshots, tmp_path):
     folder = tmp_path / ("no-room-for-a-socket-" * 6)
     folder.mkdir()
     page = json.loads((labs() / "01_collectives.ipynb").read_text(encoding="utf-8"))
     texts = {cell["id"]: "".join(cell["source"]) for cell in page["cells"]}
-    book = open_notebook([DENIED.format(folder=str(folder)), *(texts[name] for name in CELLS)], theme).run_all()
+    book = open_notebook([DENIED.format(folder=str(folder)), *(texts[name] for name in CELLS)]).run_all()
     panel = book.page.locator(".lsp-panel:not(.lsp-record)")
     row = panel.get_by_role("note")
     row.wait_for()
@@ -31,5 +28,6 @@ def test_a_recording_says_what_it_is_and_steps(open_notebook, screenshots, tmp_p
         panel.get_by_text(f"stop {stop} ·").wait_for()
     panel.locator(".lsp-hold-2").click()
     panel.get_by_text("nobody is held back").wait_for()
-    book.screenshot(screenshots / f"recorded-{theme}.png", ".lsp-panel:not(.lsp-record)")
+    for theme in book.both_themes():
+        book.screenshot(screenshots / f"recorded-{theme}.png", ".lsp-panel:not(.lsp-record)")
     assert book.page.locator(".ls-recorded").count() == 2  # the card of the set-up cell, and what kit.record says

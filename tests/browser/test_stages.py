@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.unit.views.test_stages import P, runs
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_switch_is_pressed_and_nothing_jumps(open_notebook, lab_server, screenshots, theme):
+def test_the_switch_is_pressed_and_nothing_jumps(open_notebook, lab_server, screenshots):
     for stage, trace in runs().items():
         trace.save(lab_server.notebooks / f"stage-{stage}.trace")
     loaded = "{stage: kit.Trace.load(f'stage-{stage}.trace') for stage in range(4)}"
     cells = [f"import kit\nswitch = kit.zero_stages({loaded}, parameters={P})", "switch"]
-    book = open_notebook(cells, theme=theme).run_all()
+    book = open_notebook(cells).run_all()
     seen = set()
     for stage, formula in enumerate(("16P", "8P + 8P/n", "4P + 12P/n", "16P/n")):
         book.page.locator(f".lsp-stage-{stage}").click()
@@ -27,4 +24,5 @@ def test_the_switch_is_pressed_and_nothing_jumps(open_notebook, lab_server, scre
     assert len(seen) == 1 and book.page.locator(".lsp-panel").bounding_box()["width"] <= 840
     wide = book.page.locator(".lsp-panel").evaluate("panel => [panel.scrollWidth, panel.clientWidth]")
     assert wide[0] <= wide[1]
-    book.screenshot(screenshots / f"stages-{theme}.png", ".lsp-panel")
+    for theme in book.both_themes():
+        book.screenshot(screenshots / f"stages-{theme}.png", ".lsp-panel")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 MEMORY = """
@@ -33,15 +32,19 @@ waits = example.overlap()
 panel = kit.plot_overlap({"two buckets": waits, "the same": waits})
 panel
 """
+COUNTING = """
+from kit.panels.embed import Picture
+drawn, draw = [], Picture._draw
+Picture._draw = lambda picture: (drawn.append(picture), draw(picture))
+"""
 CHARTS = """
 from kit.views import training_chart
 training_chart("full", 4, now="average")
 """
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_training_step_in_pictures(open_notebook: Callable[..., Any], screenshots: Path, theme: str) -> None:
-    book = open_notebook([MEMORY, OVERLAP, CHARTS], theme).run_all()
+def test_a_training_step_in_pictures(open_notebook: Callable[..., Any], screenshots: Path) -> None:
+    book = open_notebook([COUNTING, MEMORY, OVERLAP, CHARTS]).run_all()
     panels = book.page.locator(".lsp-panel")
     for number, drawing in enumerate((".ls-holdings", ".ls-overlap")):
         panel = panels.nth(number)
@@ -52,27 +55,17 @@ def test_a_training_step_in_pictures(open_notebook: Callable[..., Any], screensh
         said = panel.locator(".ls-said").bounding_box()
         assert figures["y"] + figures["height"] <= said["y"] + 1, "the Bokeh picture covers no words"
         expect(panel.locator(drawing)).to_have_css("visibility", "hidden")
+    assert book.ask("len(drawn)") == "2", "once each, though both asked for BokehJS"
     chart = book.page.locator(".jp-RenderedMermaid img, .jp-RenderedMermaid svg").first
     chart.wait_for()
     assert chart.bounding_box()["width"] > 300
-    book.page.wait_for_timeout(500)  # Bokeh paints on a canvas: nothing in the page tells when
-    for number in range(2):
-        panels.nth(number).scroll_into_view_if_needed()
-        panels.nth(number).screenshot(path=str(_made(screenshots) / f"{theme}-{number}.png"))
-    chart.screenshot(path=str(screenshots / f"{theme}-chart.png"))
+    for theme in book.both_themes(drawn=2):
+        for number in range(2):
+            panels.nth(number).scroll_into_view_if_needed()
+            panels.nth(number).screenshot(path=str(_made(screenshots) / f"{theme}-{number}.png"))
+        chart.screenshot(path=str(screenshots / f"{theme}-chart.png"))
 
 
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def test_panels_of_one_page_draw_with_bokeh_once_each(open_notebook: Callable[..., Any]) -> None:
-    counting = """
-from kit.panels.embed import Picture
-drawn, draw = [], Picture._draw
-Picture._draw = lambda picture: (drawn.append(picture), draw(picture))
-"""
-    book = open_notebook([counting, MEMORY, OVERLAP]).run_all()
-    expect(book.page.locator(".lsp-drawn")).to_have_count(2)
-    assert book.ask("len(drawn)") == "2"

@@ -157,3 +157,22 @@ def waits_for_each_bucket(model, bucket_bytes):
             receive(sent[-1:])
 
     attach(model, hook)
+
+
+@wrong("average-in-buckets", "values", "mean after the first step", "begin anew with every step")
+def nothing_cleared_after_a_step(model, bucket_bytes):
+    buckets, arrived, sent = filled(trained(model)[::-1], bucket_bytes), set(), []
+
+    def hook(p):
+        if not arrived:
+            at_the_end(lambda: receive(sent))
+        arrived.add(p)
+        while len(sent) < len(buckets) and arrived.issuperset(buckets[len(sent)]):
+            sent.append(send(buckets[len(sent)]))
+
+    attach(model, hook)
+
+
+@wrong("average-in-buckets", "cost", "sent nothing before its last gradient was there", "from the last parameter")
+def filled_from_the_first(model, bucket_bytes):
+    bucketed(model, filled(trained(model), bucket_bytes))

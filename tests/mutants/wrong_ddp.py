@@ -67,6 +67,19 @@ def shared_one_twice(model, source):
             dist.broadcast(x.detach(), source)
 
 
+@wrong("equal-start", "values", "AttributeError", "in place, and returns None")
+def uses_what_broadcast_returns(model, source):
+    for x in [*model.parameters(), *model.buffers()]:
+        x.data = dist.broadcast(x.detach(), source).data
+
+
+@wrong("equal-start", "traffic", "kB where", "bytes are enough", "every parameter and every buffer once")
+def pickled_state(model, source):
+    box = [model.state_dict() if dist.get_rank() == source else None]
+    dist.broadcast_object_list(box, src=source)
+    model.load_state_dict(box[0])
+
+
 # average-gradients
 
 
@@ -153,6 +166,19 @@ def gathers_everything(model):
         everyone = [torch.empty_like(p) for _ in range(dist.get_world_size())]
         dist.all_gather(everyone, p.grad)
         p.grad = sum(everyone) / len(everyone)
+
+
+@wrong("average-gradients", "values", "TypeError", "A frozen parameter's p.grad is None")
+def frozen_ones_too(model):
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+
+
+@wrong("average-gradients", "values", "TypeError", "in place, and returns None")
+def uses_what_all_reduce_returns(model):
+    for p in with_zeros(model):
+        p.grad = dist.all_reduce(p.grad) / dist.get_world_size()
 
 
 # averaging-hooks
@@ -246,5 +272,55 @@ def all_at_the_end(model, micro_batches):
         if calls["all"] % (micro_batches * len(trained(model))) == 0:
             for q in trained(model):
                 average(q)
+
+    attach(model, hook)
+
+
+@wrong("averaging-hooks", "values", "mean after the first step", "begin anew with every step")
+def counts_to_the_first_step(model, micro_batches):
+    calls = Counter()
+
+    def hook(p):
+        calls[p] += 1
+        if calls[p] == micro_batches:
+            average(p)
+
+    attach(model, hook)
+
+
+@wrong("averaging-hooks", "values", "those were not averaged", "uses the parameter it is called with")
+def name_of_the_loop(model, micro_batches):
+    calls = Counter()
+    for p in trained(model):
+
+        def hook(ignored):
+            calls[p] += 1
+            if calls[p] % micro_batches == 0:
+                average(p)
+
+        p.register_post_accumulate_grad_hook(hook)
+
+
+@wrong("averaging-hooks", "values", "with micro_batches = 1 all was right", "look at what is counted")
+def one_counter_for_all(model, micro_batches):
+    calls = Counter()
+
+    def hook(p):
+        calls["all"] += 1
+        if calls["all"] % micro_batches == 0:
+            average(p)
+
+    attach(model, hook)
+
+
+@wrong("averaging-hooks", "values", "2 ranks times 3 micro-batches", "shall add up")
+def divided_by_micro_batches_too(model, micro_batches):
+    calls = Counter()
+
+    def hook(p):
+        calls[p] += 1
+        if calls[p] % micro_batches == 0:
+            average(p)
+            p.grad /= micro_batches
 
     attach(model, hook)

@@ -10,7 +10,9 @@ from kit.check.specs.gradient_cases import FLOAT, STEPS, average_cases, bucket_c
 from kit.check.specs.gradients import (
     averaged_state,
     earlier_left_out,
+    first_step_only,
     forgotten,
+    miscounted,
     mixed_up,
     never_waited,
     overlapped,
@@ -19,6 +21,7 @@ from kit.check.specs.gradients import (
     still_own,
     sums_at_most,
     sums_in_all,
+    tail_dropped,
     wrong_divisor,
     wrong_state,
 )
@@ -61,6 +64,7 @@ EQUAL_START = Spec(
             "Every rank calls dist.broadcast, for the same tensors in the same order, and all name the same source.",
         ),
     ),
+    errors=((r"'NoneType'", "dist.broadcast fills its tensor in place, and returns None."),),
     praise="every parameter and every buffer sent once",
 )
 
@@ -74,6 +78,15 @@ def _mean(case: Case) -> list[Any]:
 NO_GRADIENT = (
     r"waits in|never|finished without|mismatch|must call|must be equal|shapes",
     "A rank on which a parameter has no gradient still has to call: it adds zeros, and the others wait for it.",
+)
+
+ERRORS = (
+    (r" /: 'NoneType'", "dist.all_reduce changes its tensor in place, and returns None."),
+    (
+        r"'NoneType'|parameter `tensor`",
+        "A frozen parameter's p.grad is None, and so is one that a rank's pass had no use for: pass over the first,"
+        " and put zeros into the second.",
+    ),
 )
 
 AVERAGE_GRADIENTS = Spec(
@@ -102,6 +115,7 @@ AVERAGE_GRADIENTS = Spec(
         sums_in_all(_state_bytes, "every gradient goes once, frozen parameters have none"),
     ),
     advice=(NO_GRADIENT,),
+    errors=ERRORS,
     praise="every gradient sent once, also where a rank has none",
 )
 
@@ -134,7 +148,16 @@ AVERAGING_HOOKS = Spec(
         ),
     ),
     before=(never_waited, state_changed),
-    diagnoses=(not_divided, earlier_left_out, wrong_divisor, only_rank_zero, still_own, part_differs("gradient")),
+    diagnoses=(
+        not_divided,
+        earlier_left_out,
+        wrong_divisor,
+        only_rank_zero,
+        first_step_only,
+        still_own,
+        miscounted,
+        part_differs("gradient"),
+    ),
     traffic=(
         SUMS,
         sums_at_most(
@@ -146,6 +169,7 @@ AVERAGING_HOOKS = Spec(
     ),
     cost=(overlapped(waits=True),),
     advice=((r"waits in|never|finished without", "Every rank has to average in the same backward pass."),),
+    errors=ERRORS[:1],
     praise="gradients travel while backward goes on, once for all micro-batches",
 )
 
@@ -170,7 +194,16 @@ AVERAGE_IN_BUCKETS = Spec(
         ),
     ),
     before=(never_waited, state_changed),
-    diagnoses=(not_divided, mixed_up, wrong_divisor, only_rank_zero, still_own, part_differs("gradient")),
+    diagnoses=(
+        not_divided,
+        mixed_up,
+        wrong_divisor,
+        only_rank_zero,
+        first_step_only,
+        tail_dropped,
+        still_own,
+        part_differs("gradient"),
+    ),
     traffic=(
         SUMS,
         payload_at_most(
@@ -180,7 +213,7 @@ AVERAGE_IN_BUCKETS = Spec(
         sums_at_most(lambda case: STEPS * buckets(case), "one for each bucket, filled from the last parameter on"),
         sums_in_all(lambda case: STEPS * case.size * FLOAT, "every gradient goes once in a step, without padding"),
     ),
-    cost=(overlapped(waits=False),),
+    cost=(overlapped(waits=False, which=", and fill buckets from the last parameter, whose gradient comes first"),),
     advice=(
         (
             r"must be equal|mismatch|shapes|waits in|never|finished without",

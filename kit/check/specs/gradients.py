@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kit.check.spec import Case, Diagnosis, Rule, Run
-from kit.check.traffic import collectives
+from kit.check.traffic import amount, are, collectives
 from kit.check.values import all_same, difference, is_tensor, same
 from kit.check.words import counted, joined, line, size, the_ranks
 
@@ -76,28 +76,57 @@ def part_differs(what: str) -> Diagnosis:
     return diagnosis
 
 
+def _own(run: Run, expected: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """(ranks that still have own gradients, which parts those are on the first of them)."""
+    kept: dict[int, list[int]] = {}
+    for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
+        triples = zip(*(_pieces(run.case, x) for x in (got, right, run.case.facts["own"][rank])), strict=True)
+        pieces = [(mine, want, alone) for (_, mine), (_, want), (_, alone) in triples]
+        kept[rank] = [i for i, (mine, want, alone) in enumerate(pieces) if same(mine, alone) and not same(mine, want)]
+    ranks = [rank for rank, parts in kept.items() if parts]
+    return ranks, kept[ranks[0]] if ranks else []
+
+
+def first_step_only(run: Run, expected: Sequence[Any]) -> str | None:
+    """The first step was averaged, none after it. Needs passes of several steps, as `gradient_cases` makes them."""
+    ranks, parts = _own(run, expected)
+    names, count = [name for name, _ in run.case.facts["parts"]], len(run.case.facts["parts"])
+    if not ranks or parts != list(range(len(set(names)), count)):
+        return None
+    return (
+        f"{the_ranks(ranks)} {_has(ranks)} the mean after the first step, and only own gradients after the next: what"
+        " hooks count or collect has to begin anew with every step"
+    )
+
+
+def tail_dropped(run: Run, expected: Sequence[Any]) -> str | None:
+    """The bucket of the first parameter, the last one to be filled, was not sent."""
+    ranks, parts = _own(run, expected)
+    if not ranks or parts[0] != 0 or len(parts) == len(run.case.facts["parts"]):
+        return None
+    return (
+        f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of"
+        f" {_names([run.case.facts['parts'][i][0] for i in parts])}: the last bucket is sent too, full or not"
+    )
+
+
 def still_own(run: Run, expected: Sequence[Any]) -> str | None:
     """Gradients that nobody averaged."""
-    kept: dict[int, list[str]] = {}
-    for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
-        own = _pieces(run.case, run.case.facts["own"][rank])
-        triples = zip(_pieces(run.case, got), _pieces(run.case, right), own, strict=True)
-        kept[rank] = [n for (n, mine), (_, want), (_, alone) in triples if same(mine, alone) and not same(mine, want)]
-    ranks = [rank for rank, names in kept.items() if names]
+    ranks, parts = _own(run, expected)
     if not ranks:
         return None
-    names = kept[ranks[0]]
+    names = [run.case.facts["parts"][i][0] for i in parts]
     if len(names) == len(run.case.facts["parts"]):
         return (
             f"{the_ranks(ranks)} still {_has(ranks)} only own gradients: what is averaged before backward has filled"
             " p.grad is lost, and so is a mean that nobody puts into p.grad"
         )
-    if names[0] == run.case.facts["parts"][0][0] and "given" in run.case.facts:
-        return (
-            f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of {_names(names)}: the last bucket is sent"
-            " too, full or not"
-        )
-    return f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of {_names(names)}: those were not averaged"
+    all_but_one = "each" in run.case.facts and len(set(names)) == len(dict(run.case.facts["parts"])) - 1
+    why = ", only those of the parameter a loop ended with: a hook uses the parameter it is called with"
+    return (
+        f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of {_names(names)}: those were not averaged"
+        f"{why if all_but_one else ''}"
+    )
 
 
 def _has(ranks: Sequence[int]) -> str:
@@ -112,8 +141,13 @@ def wrong_divisor(run: Run, expected: Sequence[Any]) -> str | None:
     factor = float((run.results[0].double() * right.double()).sum() / (right.double() ** 2).sum())
     if abs(factor) < 1e-6 or not all(same(got, right * factor) for got in run.results):
         return None
-    divisor, parameters = n / factor, len(dict(run.case.facts["parts"]))
-    for usual, name in ((n * n, "it was divided twice"), (parameters, f"{parameters} is the number of parameters")):
+    divisor, parameters, each = n / factor, len(dict(run.case.facts["parts"])), run.case.facts.get("each", 1)
+    summed = f"that is {n} ranks times {each} micro-batches, whose gradients shall add up"
+    for usual, name in (
+        (n * n, "it was divided twice"),
+        (parameters, f"{parameters} is the number of parameters"),
+        (n * each, summed),
+    ):
         if abs(divisor - usual) < 1e-3:
             return f"every gradient is {factor:.3g} times the mean, the sum of {n} ranks divided by {usual}: {name}"
     return (
@@ -132,6 +166,16 @@ def earlier_left_out(run: Run, expected: Sequence[Any]) -> str | None:
     return (
         "every rank averaged what the last micro-batch added, and kept its own sum of those before: average p.grad,"
         " after it has been added to (register_post_accumulate_grad_hook), not the gradient on its way there"
+    )
+
+
+def miscounted(run: Run, expected: Sequence[Any]) -> str | None:
+    """Right for one micro-batch, wrong for several: cases with one come first."""
+    each = run.case.facts["each"]
+    told = part_differs("gradient")(run, expected) if each > 1 else None
+    return told and (
+        f"{told}: with micro_batches = 1 all was right, with {each} it is not, so look at what is counted; each"
+        " parameter's own hook is called once in every pass"
     )
 
 
@@ -198,7 +242,7 @@ def sums_at_most(limit: Callable[[Case], int], reason: str, of: Callable[[Case, 
                 where = line(made[enough], run.trace, run.file)
                 why = (of(run.case, len(made) / enough) if of else "") or reason
                 return (
-                    f"rank {part.rank} called {counted(len(made), 'collective')} where {_are(enough)} enough, from"
+                    f"rank {part.rank} called {counted(len(made), 'collective')} where {are(enough)} enough, from"
                     f" {where}: {why}"
                 )
         return None
@@ -215,19 +259,18 @@ def sums_in_all(limit: Callable[[Case], int], reason: str) -> Rule:
             total = sum(operation.payload for operation in made)
             if total > enough:
                 where = line(max(made, key=lambda operation: operation.payload), run.trace, run.file)
-                return (
-                    f"rank {part.rank} gave its collectives {size(total)} where {_are(enough)} enough, from {where}:"
-                    f" {reason}"
-                )
+                told = f"{size(total)} where {amount(enough, total)} enough"
+                return f"rank {part.rank} gave its collectives {told}, from {where}: {reason}"
         return None
 
     return rule
 
 
-def overlapped(waits: bool) -> Rule:
+def overlapped(waits: bool, which: str = "") -> Rule:
     """In each averaged backward pass the first all-reduce begins before the last gradient has come.
 
-    waits: a rank may wait for it there and then. Needs what `gradient_models.attach` has seen.
+    waits: a rank may wait for it there and then. which: more about what to begin with. Needs what
+    `gradient_models.attach` has seen.
     """
 
     def rule(run: Run) -> str | None:
@@ -246,7 +289,7 @@ def overlapped(waits: bool) -> Rule:
                     return (
                         f"rank {part.rank} sent nothing before its last gradient was there; the first {first.name} is"
                         f" from {where}: begin as soon as something is complete, so that it travels while backward"
-                        " computes the rest"
+                        f" computes the rest{which}"
                     )
                 if not waits and first.waits and first.waits[0][0] < arrival:
                     return (
@@ -256,7 +299,3 @@ def overlapped(waits: bool) -> Rule:
         return None
 
     return rule
-
-
-def _are(number: int) -> str:
-    return f"{number} {'is' if number == 1 else 'are'}"

@@ -99,6 +99,23 @@ def test_trouble_on_a_rank_becomes_the_sentence_with_advice() -> None:
     assert "start the send with dist.isend" in verdict.sentence
 
 
+def test_an_exception_gets_the_advice_for_errors_and_none_for_hangs() -> None:
+    @exercise("average-gradients")
+    def average(model: Any, group: Any = None) -> Any: ...
+
+    said = "rank 0 failed at line 4: TypeError: {}; rank 1 never finished"
+
+    def sentence(error: str) -> str:
+        def failed(rank: int, arguments: tuple[Any, ...], world: int) -> Any:
+            raise Failed(said.format(error))
+
+        return check(average, serial_runner(failed), ranks=2).sentence
+
+    assert sentence("unsupported operand type(s) for /: 'NoneType' and 'int'").endswith("and returns None.")
+    assert "A frozen parameter's p.grad is None" in sentence("Expected parameter `tensor` of type torch.Tensor")
+    assert sentence("something else").endswith("rank 1 never finished")
+
+
 def test_errors_of_the_cluster_itself_pass_through() -> None:
     def runner(function: Any, world: int, arguments: Any) -> Any:
         raise ConnectionError("the cluster is gone")
