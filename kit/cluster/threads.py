@@ -22,9 +22,9 @@ from kit.cluster.referee import Referee
 from kit.probe import blackbox
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox
-from kit.probe.threaded import ThreadRun, meet, refused
-from kit.probe.threadworld import ThreadWorld
-from kit.probe.turns import Turns
+from kit.probe.threads.threaded import ThreadRun, meet, refused
+from kit.probe.threads.turns import Turns
+from kit.probe.threads.world import ThreadWorld
 from kit.probe.wire import Channel, Message
 from kit.probe.world import seed_everything
 from kit.trace.facts import Failure

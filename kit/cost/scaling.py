@@ -21,6 +21,7 @@ from kit.cost.table import html_table, text_table
 
 Mode = Literal["strong", "weak"]
 MODES = ("strong", "weak")
+ABOVE = 1.15  # times what the machine allows: more than timing's ordinary scatter
 BACKWARD = 2 / 3  # of a step's computing: backward takes four of six flops (`kit.cost.training.flops_per_token`)
 
 
@@ -73,7 +74,16 @@ class Scaling:
         return at_most(self.cores, self.threads, ranks) / at_most(self.cores, self.threads, self.points[0].ranks)
 
     def machine(self) -> str:
-        """What the machine's cores allow, in a sentence."""
+        """What the machine's cores allow, in a sentence; and a second where more than that was measured."""
+        above = [point for point in self.points if self.efficiency(point) > ABOVE * self.ceiling(point.ranks)]
+        if self.predicted or not above:
+            return self._allows()
+        return (
+            f"{self._allows()} More was measured on {_count(above[0].ranks, 'rank')}: the machine was probably busy"
+            f" with something else while {_count(self.points[0].ranks, 'rank')} had its turn. Run it again."
+        )
+
+    def _allows(self) -> str:
         if self.cores is None:
             return "Ranks compute on accelerators: what is lost is communication, and waiting for the slowest."
         has = _count(self.cores, "core")

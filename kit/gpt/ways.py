@@ -190,7 +190,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _by_rank(row.bytes_read),
         _by_rank(row.bytes_sent),
         f"{row.repeated:.1%}",
-        f"{waits[0] * 1e3:.3g} to {waits[-1] * 1e3:.3g} ms",
+        f"{waits[0] * 1e3:.1f} to {waits[-1] * 1e3:.1f} ms",
     )
 
 

@@ -67,6 +67,13 @@ class Moments:
         if self.master is not None:
             weights.copy_(self.master)                             # (P/n,) rounded
 
+    @torch.no_grad()
+    def take_over(self, weights: torch.Tensor) -> None:
+        """Where weights (P/n,) are not the master, rounded, somebody has written to them: they count."""
+        if self.master is not None:
+            written = self.master.to(weights) != weights           # (P/n,)
+            self.master[written.to(self.master.device)] = weights[written].to(self.master)
+
     def tensors(self) -> list[torch.Tensor]:
         """All that takes up memory."""
         return [x for x in (self.master, self.m, self.v) if x is not None]

@@ -6,6 +6,7 @@ Li and others, PyTorch distributed: experiences on accelerating data parallel tr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch.nn import Parameter
@@ -18,8 +19,7 @@ def assign(parameters: Sequence[Parameter], bucket_bytes: int, first_bytes: int)
     parameter that is larger alone has a larger one to itself. One dtype and one device to a bucket. Depends on nothing
     but the parameters' order and sizes, so every rank finds the same. Raises ValueError for sizes below 1.
     """
-    if bucket_bytes < 1 or first_bytes < 1:
-        raise ValueError(f"a bucket of {min(bucket_bytes, first_bytes)} bytes holds nothing: give 1 or more")
+    check_sizes(bucket_bytes, first_bytes)
     buckets: list[list[Parameter]] = []
     filling: dict[tuple[torch.dtype, torch.device], list[Parameter]] = {}
     for p in reversed(parameters):
@@ -30,6 +30,13 @@ def assign(parameters: Sequence[Parameter], bucket_bytes: int, first_bytes: int)
             buckets.append(bucket)
         bucket.append(p)
     return buckets
+
+
+def check_sizes(*sizes: Any) -> None:
+    """Raises ValueError for what is no number of bytes, or one below 1."""
+    for size in sizes:
+        if not isinstance(size, int | float) or not size >= 1:  # a NaN is no size either
+            raise ValueError(f"a bucket of {size!r} bytes holds nothing: give a number, 1 or more")
 
 
 def bytes_of(parameters: Iterable[torch.Tensor]) -> int:

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import Parameter
 
-from kit.parallel.buckets import Bucket, assign
+from kit.parallel.buckets import Bucket, assign, check_sizes
 from kit.parallel.built_in import (
     AllReduce,
     Group,
@@ -52,6 +52,8 @@ class AveragedAfterBackward(Replica):
 
     all_reduce: sums a tensor over the group. The other arguments are those of `Replica`.
     """
+
+    sends_early = False
 
     def __init__(
         self, module: nn.Module, group: Group = None, *, all_reduce: AllReduce = built_in_all_reduce, **options: Any
@@ -127,6 +129,7 @@ class BucketedDDP(Replica):
     ) -> None:
         super().__init__(module, group, **options)
         self.launch = launch
+        check_sizes(bucket_bytes, first_bucket_bytes)
         first = min(first_bucket_bytes, bucket_bytes)
         self.buckets = [Bucket(parameters) for parameters in assign(list(self.names), bucket_bytes, first)]
         self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.views}

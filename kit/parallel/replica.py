@@ -14,6 +14,8 @@ from torch.autograd import Variable
 from torch.nn import Parameter
 
 from kit.parallel.built_in import Broadcast, Group, built_in_broadcast
+from kit.parallel.charge import in_charge, take_charge
+from kit.parallel.refusals import check_module, thawed, twice
 
 
 def trained(module: nn.Module) -> list[Parameter]:
@@ -45,9 +47,13 @@ class Replica(nn.Module):
     optimizer passes it by as in a single process, at the price of one more small all-reduce. Either way each rank
     needs a gradient for one parameter at least: without any it does not notice that there was a backward pass.
     sync_buffers: give every rank the buffers of rank 0 before a forward pass that follows an averaged one.
+    Where a module is wrapped again, the newest wrapper averages, and the others leave its gradients alone.
 
-    Raises ValueError for a module without trained parameters, a rank outside the group, or another word for `unused`.
+    Raises ValueError for a module without trained parameters or one that cannot be averaged, a rank outside the group,
+    or another word for `unused`.
     """
+
+    sends_early = True  # gradients are on their way before backward is over
 
     def __init__(
         self,
@@ -58,22 +64,30 @@ class Replica(nn.Module):
         sync_buffers: bool = True,
     ) -> None:
         super().__init__()
+        check_module(module)
         self.module, self.group, self.unused, self.sync_buffers = module, group, unused, sync_buffers
         self.n = dist.get_world_size(group)
         self.names = {p: name for name, p in module.named_parameters() if p.requires_grad}  # K
+        self.frozen = {p: name for name, p in module.named_parameters() if not p.requires_grad}
         self.arrived: set[Parameter] = set()  # whose gradient this backward pass has brought
         self._check()
         self._wanted = True  # False inside no_sync
         self._averaging = True  # what was wanted in the forward pass
         self._buffers_differ = True
         broadcast_state(module, group)
-        for p in self.names:
-            p.register_post_accumulate_grad_hook(_weakly(self._on_gradient))
+        self._take_charge()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy (deepcopy, pickle) averages too: hooks do not travel with the parameters they hang on."""
+        super().__setstate__(state)
+        self._take_charge()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own forward; it also settles whether the backward pass to come averages."""
         if self.sync_buffers and self._buffers_differ:
             broadcast_buffers(self.module, self.group)
+        if any(p.requires_grad for p in self.frozen):
+            raise thawed([name for p, name in self.frozen.items() if p.requires_grad])
         if torch.is_grad_enabled():
             self._averaging = self._wanted
             self._forget()  # what a backward pass that failed has left
@@ -100,9 +114,16 @@ class Replica(nn.Module):
     def forget(self) -> None:
         """Called between two backward passes: what a subclass noted of the one belongs to it alone."""
 
+    def _take_charge(self) -> None:
+        take_charge(self, self.names)
+        for p in self.names:
+            p.register_post_accumulate_grad_hook(_weakly(self._on_gradient))
+
     def _on_gradient(self, p: Parameter) -> None:
-        if not self._averaging:
+        if not self._averaging or not in_charge(self, p):
             return
+        if p in self.arrived and self.sends_early:
+            raise twice(self.names[p])
         if not self.arrived:
             Variable._execution_engine.queue_callback(self._on_end)
         self.arrived.add(p)
@@ -149,6 +170,11 @@ class Replica(nn.Module):
 
     def _no_gradient(self, unused: list[Parameter]) -> str:
         names = ", ".join(self.names[p] for p in unused[:3]) + (", ..." if len(unused) > 3 else "")
+        if not all(p.requires_grad for p in unused):
+            return (
+                f"rank {dist.get_rank(self.group)} has no gradient for {names}, frozen since it was wrapped: settle"
+                " what is trained (requires_grad_) first, then wrap; or pass unused='zeros'"
+            )
         return (
             f"rank {dist.get_rank(self.group)} has no gradient for {names} at the end of backward: the loss does not"
             " depend on it. Freeze what is never used (requires_grad_(False), before wrapping); where it is used now"

@@ -17,10 +17,11 @@ from torch.autograd import Variable
 from torch.utils._pytree import tree_map
 
 from kit.parallel.adamw import Moments
+from kit.parallel.charge import take_charge
 from kit.parallel.flat import Flat, Group, reduce_scatter
 from kit.parallel.gradients import Gradients, MakeGradients
 from kit.parallel.held import Held, nbytes
-from kit.parallel.refusals import check_choices, grouped, no_gradient, refuse_not_finite
+from kit.parallel.refusals import check_choices, check_module, grouped, no_gradient, refuse_not_finite, thawed
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,17 @@ class Sharded:
         check: bool = False,
         **options: Any,
     ) -> None:
+        check_module(module)
         self.module, self.group = module, group
         self.rank, self.n = dist.get_rank(group), dist.get_world_size(group)
         self.offload, self.unused, self.check = offload, unused, check
         self.names = {p: name for name, p in module.named_parameters()}  # a tied one once
+        self.frozen_names = {p: name for p, name in self.names.items() if not p.requires_grad}
         check_choices(self.names, self.rank, precision, unused)
         self.param_groups = grouped(self.names, groups, options)
         self.dtype = torch.bfloat16 if precision == "mixed" else None  # of the weights, where it is to be changed
         module.register_forward_pre_hook(self._on_forward, with_kwargs=True, prepend=True)
+        module.zero_grad = self.zero_grad  # type: ignore[method-assign]  # the module's own would leave the shares
         for buffer in module.buffers():
             dist.broadcast(buffer, group=group, group_src=0)
         self.parts: list[Part] = []
@@ -89,9 +93,13 @@ class Sharded:
     @torch.no_grad()
     def step(self) -> None:
         """AdamW on this rank's shares; afterwards every rank computes with the new weights."""
+        if late := [name for p, name in self.frozen_names.items() if p.requires_grad]:
+            raise thawed(late)
         for part, have in zip(self.parts, self._have(), strict=True):
             if have:
                 part.moments.step(part.flat.share, part.gradients.share, self.n, have)
+                for p in part.flat.params:  # a graph of the old weights is of no use: autograd is to refuse it
+                    torch.autograd.graph.increment_version(p)
                 self.stepped(part)
         self.all_stepped()
 
@@ -114,8 +122,11 @@ class Sharded:
     def clip(self, max_norm: float) -> float:
         """Scale all gradients so that their norm together is max_norm at most; returns what it was.
 
-        One all-reduce of a single number: every rank has the squares of its own shares.
+        One all-reduce of a single number: every rank has the squares of its own shares. Raises ValueError for a norm
+        below 0.
         """
+        if not max_norm >= 0:  # a NaN is none either
+            raise ValueError(f"the largest norm is 0 or more, not {max_norm}")
         shares = [part.gradients.share for part in self.parts if part.gradients.share is not None]
         squares = torch.zeros((), device=self.parts[0].flat.share.device)  # ()
         for share in shares:
@@ -128,8 +139,12 @@ class Sharded:
 
     @contextmanager
     def whole(self) -> Iterator[nn.Module]:
-        """The module with all its parameters whole, to look at or to save. Every rank of the group must enter."""
+        """The module with all its parameters whole, to look at, to save, or to load into.
+
+        Every rank of the group must enter, and write the same.
+        """
         yield self.module
+        self.keep_written()
 
     def tensors_held(self) -> dict[str, list[torch.Tensor]]:
         """What takes up memory on this rank at this moment, by kind, in the words of an account of memory."""
@@ -187,8 +202,14 @@ class Sharded:
         device = torch.device("cpu") if self.offload else None
         moments = Moments(flat, [options[p] for p in flat.params], master, device)
         flat.exact = None  # the master has it now
+        take_charge(self, flat.params, sharded=True)
         self.parts.append(Part(flat, make_gradients(flat), moments))
         return self.parts[-1]
+
+    def keep_written(self) -> None:
+        """Called when weights may have been written to: the optimizer goes on from what stands there."""
+        for part in self.parts:
+            part.moments.take_over(part.flat.share)
 
     def in_backward(self) -> None:
         """Called by hooks: a backward pass goes on, and `end_of_backward` is to be its last act."""
@@ -228,8 +249,10 @@ class Sharded:
             return [{number for part, number in anywhere if part is mine} for mine in self.parts]
         missing = [one for one, there in zip(every, here, strict=True) if not there]
         if missing:
-            names = [part.flat.names[number] for part, number in missing]
-            raise no_gradient(self.rank, names, any(part.flat.params[i].grad is not None for part, i in missing))
+            params = [part.flat.params[number] for part, number in missing]
+            kept_back, frozen = any(p.grad is not None for p in params), not all(p.requires_grad for p in params)
+            names = [self.names[p] for p in params] if any(here) or kept_back or frozen else []
+            raise no_gradient(self.rank, names, kept_back, frozen)
         return [part.gradients.have for part in self.parts]
 
     def _on_forward(self, module: nn.Module, args: Any, kwargs: Any) -> Any:

@@ -22,9 +22,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import Parameter
 
-from kit.parallel.buckets import assign
+from kit.parallel.buckets import assign, check_sizes
 from kit.parallel.flat import Flat, Group, all_gather
 from kit.parallel.gradients import MakeGradients, ShareGradients, WholeGradients
+from kit.parallel.refusals import twice
 from kit.parallel.sharded import Part, Sharded
 
 MIB = 2**20
@@ -44,6 +45,7 @@ class ZeroStage1(Sharded):
     keep_gradients: MakeGradients = WholeGradients
 
     def __init__(self, module: nn.Module, group: Group = None, *, bucket_bytes: int = 25 * MIB, **options: Any) -> None:
+        check_sizes(bucket_bytes)
         super().__init__(module, group, **options)
         for params in assign([p for p in self.names if p.requires_grad], bucket_bytes, min(bucket_bytes, MIB)):
             flat = Flat({p: self.names[p] for p in params}, group, self.dtype)
@@ -60,6 +62,8 @@ class ZeroStage1(Sharded):
     def _arrived(self, part: Part, number: int) -> None:
         """A gradient is in `p.grad`: begin the sums whose turn it is."""
         self.in_backward()
+        if self._wanted and number not in self._missing[part]:
+            raise twice(part.flat.names[number])
         part.gradients.arrived(number)
         self._missing[part].discard(number)
         while self._wanted and self._to_sum and not self._missing[self._to_sum[0]]:

@@ -18,6 +18,7 @@ from kit.parallel.flat import Group, alike
 from kit.parallel.gradients import ShareGradients
 from kit.parallel.layers import layers_of, owners
 from kit.parallel.lent import LentFlat
+from kit.parallel.refusals import not_called
 from kit.parallel.sharded import Part, Sharded
 
 
@@ -28,6 +29,7 @@ class Layer:
         self.flats, self.parts = flats, parts
         self.following: Layer | None = None  # whose forward began after this one's
         self.preceding: Layer | None = None  # whose forward ended before this one's: its backward comes next
+        self.called = False  # ever
 
     def fetch(self) -> None:
         """Begin to gather."""
@@ -38,6 +40,11 @@ class Layer:
         """Have the weights here."""
         for flat in self.flats:
             flat.gather()
+
+    def keep_written(self) -> None:
+        """This rank's rows of the weights that are here become its shares."""
+        for flat in self.flats:
+            flat.share.copy_(flat.whole[flat.rank])  # (P/n,)
 
     def free(self) -> None:
         """Let go of them."""
@@ -54,9 +61,9 @@ class ZeroStage3(Sharded):
     layers in the same order.
 
     layers: modules inside `module`, beside each other, that are called; None: as `layers_of` finds them. What they are
-    given and return may be tuples, lists and dicts of tensors. prefetch: begin to gather the next layer before this one
-    computes, so that two are here. keep_last: leave the last layer for backward, which begins with it: 2L - 1 gathers
-    in place of 2L. The other arguments are those of `Sharded`.
+    given and return may be tuples, lists, dicts and data classes of tensors. prefetch: begin to gather the next
+    layer before this one computes, so that two are here. keep_last: leave the last layer for backward, which begins
+    with it: 2L - 1 gathers in place of 2L. The other arguments are those of `Sharded`.
     """
 
     def __init__(
@@ -94,6 +101,7 @@ class ZeroStage3(Sharded):
     # forward
 
     def _before_forward(self, layer: Layer, module: nn.Module, args: Any, kwargs: Any) -> None:
+        layer.called = True
         if self._in_backward:  # recomputing activations: backward frees it
             layer.gather()
             return
@@ -108,15 +116,15 @@ class ZeroStage3(Sharded):
         layer.gather()
         if self.prefetch and layer.following is not None:
             layer.following.fetch()
-        for x in tree_leaves((args, kwargs)):
-            if isinstance(x, torch.Tensor) and x.requires_grad and not x.is_leaf:
+        for x in tensors_in((args, kwargs)):
+            if x.requires_grad and not x.is_leaf:
                 x.register_hook(partial(self._after_backward, layer))  # the last gradient that is computed here
 
     def _after_forward(self, layer: Layer, module: nn.Module, args: Any, output: Any) -> None:
         if self._in_backward:
             return
-        for y in tree_leaves(output):
-            if isinstance(y, torch.Tensor) and y.grad_fn is not None:
+        for y in tensors_in(output):
+            if y.grad_fn is not None:
                 y.grad_fn.register_prehook(partial(self._before_backward, layer))  # the first that computes here
         layer.preceding, self._left = self._left, layer
         if layer.flats:
@@ -147,6 +155,8 @@ class ZeroStage3(Sharded):
     def end_of_backward(self) -> None:
         """The same for layers whose inputs have no gradient, the root among them; then wait for the last sum."""
         for layer in self.layers:
+            if not layer.called and any(p.grad is not None for part in layer.parts for p in part.flat.params):
+                raise not_called([name for part in layer.parts for name in part.flat.names])
             self._after_backward(layer)
         self.end_sum()
         self._lingering = None
@@ -159,11 +169,17 @@ class ZeroStage3(Sharded):
 
     @contextmanager
     def whole(self) -> Iterator[nn.Module]:
-        """The module with all its parameters whole, to look at or to save. Every rank of the group must enter."""
+        """The module with all its parameters whole, to look at, to save, or to load into.
+
+        Every rank of the group must enter, and write the same.
+        """
         for layer in self.layers:
             layer.gather()
         try:
             yield self.module
+            for layer in self.layers:
+                layer.keep_written()
+            self.keep_written()
         finally:
             self._free_all()
 
@@ -179,3 +195,12 @@ class ZeroStage3(Sharded):
         for layer in self.layers:
             layer.free()
         self._lingering = None
+
+
+def tensors_in(given: Any) -> list[torch.Tensor]:
+    """The tensors in tuples, lists and dicts, and in the attributes of other objects (data classes) among them."""
+    found = []
+    for leaf in tree_leaves(given):
+        inside = [leaf] if isinstance(leaf, torch.Tensor) else tree_leaves(list(getattr(leaf, "__dict__", {}).values()))
+        found += [x for x in inside if isinstance(x, torch.Tensor)]
+    return found

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from kit.probe.link import Throttle
+from kit.probe.links.throttle import Throttle
 from kit.probe.operations import READERS, Draft
 
 NAME = "lockstep"

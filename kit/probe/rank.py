@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from kit.probe.accounted import AccountedRun
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox
+from kit.probe.links.timed import TimedRun
+from kit.probe.memory.accounted import AccountedRun
 from kit.probe.record import RecordRun
 from kit.probe.step import StepRun
-from kit.probe.timed import TimedRun
 from kit.probe.wire import Channel, Message
 from kit.probe.world import World, seed_everything
 from kit.trace.facts import Failure

@@ -23,7 +23,7 @@ from kit.probe.capture import Capture
 from kit.probe.code import Code
 from kit.probe.delta import Encoder
 from kit.probe.ledger import Ledger
-from kit.probe.link import Throttle
+from kit.probe.links.throttle import Throttle
 from kit.probe.operations import Draft
 from kit.probe.output import Printed
 from kit.probe.wire import Message

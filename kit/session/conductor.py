@@ -14,7 +14,7 @@ from kit.probe.wire import Message
 
 if TYPE_CHECKING:
     from kit.cluster import Cluster
-    from kit.probe.link import Links
+    from kit.probe.links.throttle import Links
 
 CAPTURE_BUDGET = 16 << 20  # bytes of tensors that one rank may record in one run
 GRACE = 1.5  # s a rank has to leave the run before; after that all ranks are forked anew

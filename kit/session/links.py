@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from kit.cost.simulate import USUAL
-from kit.probe.link import Links
+from kit.probe.links.throttle import Links
 from kit.session.conductor import conductor_of
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 WIDTH = 816
 _NAME, _RANK, _BETWEEN, _AXIS = 18, 31, 8, 24  # px, as in the SVG
 _INSET = 0.004  # of the axis, from where a pass begins to its name
+_SPAN, _LETTER = 1.19, 5.6  # the axis with both margins, over its seconds; px of a character, as in the SVG
 _FILLS = {"compute": COMPUTE, "communicate": COMMUNICATE, "exposed": EXPOSED, "wait": UNKNOWN}
 _COLUMNS = (
     "left",
@@ -51,7 +52,7 @@ def overlap_plot(
         height=tall + _AXIS,
         tools="",
         toolbar_location=None,
-        x_range=Range1d(start=-0.06 * shown.seconds, end=1.13 * shown.seconds),
+        x_range=Range1d(start=-0.06 * shown.seconds, end=(_SPAN - 0.06) * shown.seconds),
         y_range=Range1d(start=-tall, end=0),
         background_fill_alpha=0,
         border_fill_alpha=0,
@@ -59,7 +60,7 @@ def overlap_plot(
         min_border=0,
         name="lockstep-overlap",
     )
-    bars, texts, queued = _laid_out(shown)
+    bars, texts, queued, starts = _laid_out(shown, width)
     source = ColumnDataSource({name: [bar[name] for bar in bars] for name in _COLUMNS}, name="lockstep-lanes")
     for x0, y, x1 in queued:
         plot.segment([x0], [y], [x1], [y], line_color=COMMUNICATE, line_width=1.5, name="queued")
@@ -68,8 +69,7 @@ def overlap_plot(
     begins = {None: UNKNOWN, False: PAPER, True: INK}[dark]
     drawn = plot.quad(left="left", right="right", bottom="bottom", top="top", source=source, **style)
     plot.add_tools(HoverTool(renderers=[drawn], tooltips="<div>@told</div>"))
-    for x, y in [(x, y) for x, y, _, fill, _ in texts if fill]:
-        x -= _INSET * shown.seconds
+    for x, y in starts:
         plot.segment([x], [y - 6.5], [x], [y + 6.5], line_color=begins, line_width=1.5, name="begins")
     for x, y, text, fill, bold in texts:
         font: dict[str, Any] = {"text_font_size": "10px", "text_font_style": "bold" if bold else "normal"}
@@ -89,11 +89,15 @@ def overlap_plot(
     return plot
 
 
-def _laid_out(shown: Board) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]], list[tuple[float, float, float]]]:
-    """Bars as columns of the source; texts (x, y, text, colour or '', bold); lines of what waits for its turn."""
+def _laid_out(
+    shown: Board, width: int
+) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]], list[tuple[float, float, float]], list[tuple[float, float]]]:
+    """Bars as columns of the source; texts (x, y, text, colour or '', bold); lines of what waits for its turn; and
+    (x, y) where passes begin, named or not."""
     bars: list[dict[str, Any]] = []
     texts: list[tuple[Any, ...]] = []
     queued: list[tuple[float, float, float]] = []
+    starts: list[tuple[float, float]] = []
     y = 0.0
     left, right = -0.055 * shown.seconds, 1.01 * shown.seconds
     for row in shown.rows:
@@ -107,11 +111,12 @@ def _laid_out(shown: Board) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]
             bars += [_bar(bar, one.rank, y - 15, y - 25) for bar in one.moving]
             queued += [(start, y - 20, end) for start, end in one.queued]
             for name, start, end in one.passes:
-                if one.room(start, end) > 0.09 * shown.seconds:
+                starts.append((start, y - 6.5))
+                if one.room(start, end) / (_SPAN * shown.seconds) * width > len(name) * _LETTER + 6:
                     texts.append((start + _INSET * shown.seconds, y - 6.5, name, text_on(COMPUTE), False))
             y -= _RANK
         y -= _BETWEEN
-    return bars, texts, queued
+    return bars, texts, queued, starts
 
 
 def _bar(bar: Bar, rank: int, top: float, bottom: float) -> dict[str, Any]:

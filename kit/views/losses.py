@@ -47,7 +47,7 @@ def loss_picture(losses: Mapping[str, Sequence[float]], parts: int = PARTS) -> P
     return Picture(f"<style>{stylesheet()}</style>{page}", f"{opening}><style>{standalone_style()}</style>{rest}", text)
 
 
-_KEY = "nats for a character; each spot the mean over {} of the text"
+_KEY = "nats for a character, a mean over each {} of the text"
 
 
 def curves_of(losses: Mapping[str, Sequence[float]], parts: int = PARTS) -> tuple[Curve, ...]:

@@ -81,14 +81,8 @@ def board(scaling: Scaling, predicted: Scaling | None = None) -> Board:
     )
     shares = () if predicted is None else tuple((p.ranks, predicted.efficiency(p)) for p in guessed)
     dots = tuple(_efficiency(scaling, p) for p in scaling.points)
-    efficiencies = Chart(
-        "efficiency",
-        dots,
-        tuple(ideal),
-        shares,
-        max(1.1, *(dot.high for dot in dots), *(share for _, share in shares)),
-        tuple((part / 4, f"{part * 25} %") for part in range(5)),
-    )
+    most_efficient = max(1.1, *(dot.high for dot in dots), *(share for _, share in shares))
+    efficiencies = Chart("efficiency", dots, tuple(ideal), shares, most_efficient, _percents(most_efficient))
     ranks = tuple(sorted({p.ranks for p in (*scaling.points, *guessed)}))
     return Board(speeds, efficiencies, ranks, scaling_words(scaling, predicted))
 
@@ -126,6 +120,12 @@ def _axis(most: float) -> tuple[float, tuple[tuple[float, str], ...]]:
     step = next(s * power for s in (0.2, 0.5, 1.0, 2.0) if most / (s * power) <= 6)
     count = ceil(most / step - 1e-9)
     return count * step, tuple((i * step, _count(i * step)) for i in range(count + 1))
+
+
+def _percents(most: float) -> tuple[tuple[float, str], ...]:
+    """Marks up to `most`, 25 % apart, or further where these would be more than seven."""
+    step = next(step for step in (25 * 2**i for i in range(64)) if 100 * most / step < 7)
+    return tuple((part / 100, f"{part} %") for part in range(0, floor(100 * most) + 1, step))
 
 
 def _count(value: float) -> str:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from kit.cluster.cluster import Cluster
 from kit.cost import network
 from kit.parallel.collectives import ring_all_reduce
-from kit.probe.prompt import SHORT
+from kit.probe.links.prompt import SHORT
 from kit.session.links import set_links
 from tests.ranks.ddp_training import train_anywhere
 
@@ -227,7 +227,7 @@ def test_only_what_crosses_from_node_to_node_is_slow(three: Cluster) -> None:
 
 
 def granted() -> float:
-    from kit.probe.prompt import turn
+    from kit.probe.links.prompt import turn
 
     return turn()
 

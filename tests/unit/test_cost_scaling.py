@@ -40,6 +40,22 @@ def test_what_the_cores_allow() -> None:
     assert "accelerators" in STRONG.machine() and STRONG.ceiling(4) == 1.0
 
 
+def test_more_than_the_cores_allow_is_doubted() -> None:
+    points = (Point(1, 1000, (1.0,)), Point(2, 2000, (0.6,)), Point(4, 4000, (1.6,)))
+    said = Scaling("weak", points, cores=2).machine()
+    assert "50% at most" in said and "More was measured on 2 ranks" in said and said.endswith("Run it again.")
+    near = (points[0], Point(2, 2000, (0.9,)), Point(4, 4000, (2.1,)))
+    assert "More was measured" not in Scaling("weak", near, cores=2).machine()
+    assert "More was measured" not in Scaling("weak", points, cores=2, predicted=True).machine()
+
+
+def test_the_axis_of_efficiency_has_marks_up_to_its_top() -> None:
+    assert [label for _, label in board(WEAK).efficiency.ticks] == ["0 %", "25 %", "50 %", "75 %", "100 %"]
+    wild = board(Scaling("weak", (Point(1, 1000, (1.0,)), Point(2, 2000, (0.3, 0.6)))))
+    assert [label for _, label in wild.efficiency.ticks][-1] == "300 %" and len(wild.efficiency.ticks) == 7
+    assert all(value <= wild.efficiency.top for value, _ in wild.efficiency.ticks)
+
+
 def test_a_table_in_text_and_html() -> None:
     lines = str(WEAK).splitlines()
     assert lines[0] == "Measured weak scaling: the same batch for each rank"

@@ -269,8 +269,7 @@ def sums_in_all(limit: Callable[[Case], int], reason: str) -> Rule:
 def overlapped(waits: bool, which: str = "") -> Rule:
     """In each averaged backward pass the first all-reduce begins before the last gradient has come.
 
-    waits: a rank may wait for it there and then. which: more about what to begin with. Needs what
-    `gradient_models.attach` has seen.
+    waits: a rank may wait there and then. which: what to begin with. Needs what `gradient_models.attach` has seen.
     """
 
     def rule(run: Run) -> str | None:

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from kit.probe.account import Accounting
-from kit.probe.kinds import Role, kind_of
+from kit.probe.memory.account import Accounting
+from kit.probe.memory.kinds import Role, kind_of
 from kit.probe.passes import Passes
 from kit.trace.facts import Holding
 from kit.trace.holdings import KINDS

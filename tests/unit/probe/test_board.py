@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kit.probe import board as boards_module
-from kit.probe.board import WIDTH, Board, Transfer
+from kit.probe.links import board as boards_module
+from kit.probe.links.board import WIDTH, Board, Transfer
 
 BUSY, LATENCY = 2.0, 0.5
 

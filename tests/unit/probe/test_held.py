@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kit.probe.board import Board, Transfer
-from kit.probe.held import FOLLOWS, LATE, Held, Pace
+from kit.probe.links.board import Board, Transfer
+from kit.probe.links.held import FOLLOWS, LATE, Held, Pace
 
 SOON = 0.02  # s
 CPU = torch.device("cpu")

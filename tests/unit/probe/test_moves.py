@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.distributed import ReduceOp
 
-from kit.probe.moves import hand_over, move
 from kit.probe.operations import Draft
+from kit.probe.threads.moves import hand_over, move
 
 
 def floats(*values: float) -> torch.Tensor:

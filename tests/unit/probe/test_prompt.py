@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from kit.probe.prompt import SHORT, ask_for_turns, turn
+from kit.probe.links.prompt import SHORT, ask_for_turns, turn
 
 IN_A_PROCESS_OF_ITS_OWN = """
 import os, threading
-from kit.probe.prompt import SHORT, ask_for_turns, turn
+from kit.probe.links.prompt import SHORT, ask_for_turns, turn
 
 def in_a_thread():
     found = []

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from kit.probe.turns import Turns
+from kit.probe.threads.turns import Turns
 
 
 @pytest.fixture(autouse=True)

@@ -40,6 +40,10 @@ def test_the_words_say_where_curves_began_and_ended() -> None:
     ]
 
 
+def test_the_heading_says_what_a_curve_joins() -> None:
+    assert "nats for a character, a mean over each 1/10 of the text" in views.loss_picture({"1 rank": ALONE}).html
+
+
 def test_names_stand_beside_their_curves_and_never_on_each_other() -> None:
     close = {name: [4.0, 3.0 + nth / 1000] for nth, name in enumerate(("a", "b", "<c>", "d"))}
     picture = views.loss_picture(close)

@@ -125,6 +125,18 @@ def test_bokeh_draws_the_same_bars_and_colours() -> None:
     assert light.xaxis[0].major_label_text_color != plot.xaxis[0].major_label_text_color
 
 
+def test_bokeh_marks_where_passes_begin_and_names_those_with_room() -> None:
+    from bokeh.models import Text
+
+    trace = backward(2, compute=100, send=60)
+    passes = Pass("forward", 0, 80_000), Pass("backward", 80_000, 260_000), Pass("step", 260_000, 260_500)
+    trace = replace(trace, ranks=tuple(replace(rank, passes=passes) for rank in trace.ranks))
+    plot = views.overlap_plot(trace)
+    assert len(list(plot.select({"name": "begins"}))) == 6
+    named = [one.data_source.data["text"][0] for one in plot.renderers if isinstance(one.glyph, Text)]
+    assert [name for name in named if name in ("forward", "backward", "step")] == ["forward", "backward"] * 2
+
+
 def test_the_panel_and_its_still_picture() -> None:
     panel = overlap_panel(settings())
     assert panel.text() == views.overlap_words(settings())

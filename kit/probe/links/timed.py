@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 
 from kit.probe.backend import Launch, ObservedGroup
-from kit.probe.held import Held
 from kit.probe.later import Later
 from kit.probe.ledger import Entry
+from kit.probe.links.held import Held
 from kit.probe.operations import Draft
 from kit.probe.passes import Passes
 from kit.probe.record import RecordRun

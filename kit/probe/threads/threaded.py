@@ -1,7 +1,7 @@
 """A recorded function on ranks that are threads of one process.
 
 As when stepping, an operation is posted and done once all its ranks have posted fitting ones; here the doing is copying
-within one memory (`kit.probe.moves`). A rank that waits gives its turn to the next (`kit.probe.turns`).
+within one memory (`kit.probe.threads.moves`). A rank that waits gives its turn to the next (`kit.probe.threads.turns`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import torch.distributed as dist
 from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.later import Later
 from kit.probe.ledger import Entry, wait_began
-from kit.probe.moves import hand_over, move
 from kit.probe.operations import Draft
 from kit.probe.posted import MismatchedOperation
 from kit.probe.run import Run, naming_of_group
-from kit.probe.turns import Turns
+from kit.probe.threads.moves import hand_over, move
+from kit.probe.threads.turns import Turns
 from kit.probe.wire import Message
 
 

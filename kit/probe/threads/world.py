@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from kit.probe.backend import NAME, ObservedGroup, Watch
-from kit.probe.threaded import Unsent
+from kit.probe.threads.threaded import Unsent
 from kit.probe.world import PATIENCE, World, install
 
 _here = threading.local()

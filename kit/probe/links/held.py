@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kit.probe.board import Board, Transfer
 from kit.probe.later import Later
+from kit.probe.links.board import Board, Transfer
 
 WAKING = 2e-4  # s that a sleeper may come late: the last of a wait is spent awake
 FOLLOWS = 3e-4  # s of Python between two messages that the model has in its latency

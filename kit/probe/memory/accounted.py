@@ -9,8 +9,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from kit.probe.account import Accounting
 from kit.probe.backend import Launch, ObservedGroup
+from kit.probe.memory.account import Accounting
 from kit.probe.operations import Draft
 from kit.probe.passes import Passes
 from kit.probe.record import RecordRun

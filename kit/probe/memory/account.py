@@ -24,8 +24,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from kit.probe.declared import Declared
-from kit.probe.kinds import Role, kind_of, plain, tensors_in
+from kit.probe.memory.declared import Declared
+from kit.probe.memory.kinds import Role, kind_of, plain, tensors_in
 from kit.probe.passes import in_backward
 from kit.trace.facts import Account, Holding
 from kit.trace.holdings import DECLARED, KINDS, thinned

@@ -8,9 +8,9 @@ table handed in says (rounds x latency + volume x bytes / bandwidth) from their 
 messages are not seen one by one.
 
 The real transfer goes at once, and its time is part of the slow one's: `wait` comes back when both are over. Whoever
-asks last knows when that is and tells the others (`kit.probe.board`), so nobody guesses. A message that follows another
-at once counts from that one's arrival by the model (`kit.probe.held.Pace`), so what this machine is late does not add
-up along a chain; but for that, nothing comes earlier than the model says after it was asked for.
+asks last knows when that is and tells the others (`board`), so nobody guesses. A message that follows another at once
+counts from that one's arrival by the model (`held.Pace`), so what this machine is late does not add up along a chain;
+but for that, nothing comes earlier than the model says after it was asked for.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from kit.probe.board import Board, Transfer
-from kit.probe.held import Held, Pace
+from kit.probe.links.board import Board, Transfer
+from kit.probe.links.held import Held, Pace
+from kit.probe.links.prompt import SHORT, ask_for_turns
 from kit.probe.operations import Draft, nbytes
-from kit.probe.prompt import SHORT, ask_for_turns
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kit.probe.kinds import checked, tensors_in
+from kit.probe.memory.kinds import checked, tensors_in
 
 METHOD = "tensors_held"
 
