@@ -155,6 +155,7 @@ def _lab(options: argparse.Namespace) -> int:
         f"--LabApp.default_url=/lab/tree/{first.relative_to(folder).as_posix()}",
         # tabs of another project's notebooks would be looked for in this folder
         f"--LabApp.workspaces_dir={folder / '.jupyter' / 'workspaces'}",
+        *("--log-level=ERROR", "--LabApp.log_level=ERROR"),  # the address stands alone, where it can be found
         *(["--no-browser"] if options.no_browser else []),
         *(["--allow-root"] if os.geteuid() == 0 else []),
         *options.jupyter,

@@ -110,6 +110,7 @@ def test_lab_copies_and_opens_the_collectives_lab(started: list[list[str]], tmp_
     assert command[1:3] == ["-m", "jupyterlab"]
     assert f"--ServerApp.root_dir={tmp_path / 'mine'}" in command
     assert "--LabApp.default_url=/lab/tree/labs/01_collectives.ipynb" in command
+    assert "--log-level=ERROR" in command, "the address stands alone"
     assert command[-2:] == ["--port", "9999"] and "--no-browser" in command
     ours, site = os.environ["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert (Path(ours) / "jupyter_lab_config.json").is_file()
