@@ -68,11 +68,11 @@ def _parser() -> Parser:
         "handed-in/*.ipynb --json marks.json'. Notebooks run with your rights: run those of strangers in a container.",
     )
     check.add_argument(
-        "labs", nargs="*", metavar="LAB", help="number or name of a lab, or path of a notebook (default: all labs)"
+        "labs", nargs="*", metavar="LAB", help="number or name of a lab, or path of notebooks (default: all labs)"
     )
     check.add_argument("--solutions", action="store_true", help="put the solutions in place of the exercises")
     check.add_argument("--ranks", type=_ranks, metavar="N", help="number of ranks (default: what the notebook says)")
-    check.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE too")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE too, notebook by notebook")
     check.add_argument("--keep", type=Path, metavar="DIR", help="keep the notebooks as they were run")
     check.add_argument(
         "--cell-limit", type=_seconds, default=120.0, metavar="S", help="seconds a cell may take (default: 120)"
@@ -168,6 +168,7 @@ def _lab(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from kit.instructor import report
     from kit.instructor.notebooks import find, labs_folder
+    from kit.instructor.outcome import Outcome
     from kit.instructor.run import Settings, run_all
 
     notebooks = find(options.labs, Path.cwd())
@@ -179,17 +180,26 @@ def _check(options: argparse.Namespace) -> int:
     if not options.labs:
         print(f"Labs in {labs_folder(Path.cwd())}", flush=True)
     settings = Settings(options.solutions, options.ranks, options.cell_limit, options.lab_limit, options.keep)
+    outcomes: list[Outcome] = []
+
+    def keep_json() -> None:  # before the first and after each, so that an evening's work outlives an interrupt
+        if options.json:
+            page = report.as_json(outcomes, __version__, options.ranks, len(notebooks))
+            options.json.write_text(page, encoding="utf-8")
+
+    try:
+        keep_json()
+    except OSError as problem:
+        raise ValueError(f"{options.json} cannot be written ({problem.strerror}): name another file.") from problem
     table = report.Table(notebooks)
     print(table.head(), flush=True)
     signal.signal(signal.SIGTERM, _interrupt)
-    outcomes = []
     for outcome in run_all(notebooks, settings, options.jobs):
         print(table.row(outcome), flush=True)
         outcomes.append(outcome)
-    outcomes.sort(key=lambda outcome: notebooks.index(outcome.notebook))
+        outcomes.sort(key=lambda outcome: notebooks.index(outcome.notebook))
+        keep_json()
     print("", *report.sentences(outcomes), sep="\n", flush=True)
-    if options.json:
-        options.json.write_text(report.as_json(outcomes, __version__, options.ranks), encoding="utf-8")
     return 0 if all(outcome.as_expected for outcome in outcomes) else 1
 
 

@@ -33,7 +33,7 @@ def attempt(function: Callable[..., Any], case: Case, runner: Runner) -> Run:
             raise
         if _stub_was_reached(error):
             raise Unattempted from error
-        raise Trouble(str(error), seen) from error
+        raise Trouble(_without_our_line(str(error), seen), seen) from error
     if any(isinstance(answer, str) and answer == UNATTEMPTED for answer in answers):
         raise Unattempted
     code = getattr(function, "__code__", None)
@@ -66,3 +66,12 @@ def _stub_was_reached(error: Exception) -> bool:
     positions = getattr(getattr(error, "trace", None), "positions", ())
     failures = [state.error for state in positions[-1].states if state.error] if positions else []
     return any(failure.kind == "NotAttempted" for failure in failures)
+
+
+def _without_our_line(sentence: str, trace: Any) -> str:
+    """A failure that no line of the learner's is part of has no line: one of this file would only mislead."""
+    for state in trace.positions[-1].states if trace.positions else ():
+        if state.error and state.place and state.place.file.replace("\\", "/").endswith("kit/check/attempt.py"):
+            ours = f"rank {state.rank} failed at line {state.place.line}"
+            sentence = sentence.replace(f"{ours}:", f"rank {state.rank} failed:")
+    return sentence

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import groupby
 
 from kit.check.spec import Draw
 from kit.check.words import size
-from kit.trace.facts import Trace
+from kit.trace.facts import Operation, Trace
 
 _RANKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8c959f")
+_INK, _PAPER, _DARK = "#1f2328", "#ffffff", ("#0072B2",)  # numbers in paper on the dark ones, as in `kit.views.palette`
 
 
 def rows(trace: Trace) -> list[tuple[int, int, int, str]]:
@@ -17,9 +19,19 @@ def rows(trace: Trace) -> list[tuple[int, int, int, str]]:
     table = []
     for part in trace.ranks:
         sent = [operation for operation in part.operations if operation.name == "send"]
-        calls = [operation.name for operation in part.operations if operation.name not in ("send", "recv")]
-        table.append((part.rank, len(sent), sum(operation.payload for operation in sent), ", ".join(calls)))
+        calls = [operation for operation in part.operations if operation.name not in ("send", "recv")]
+        table.append((part.rank, len(sent), sum(operation.payload for operation in sent), _in_order(calls)))
     return table
+
+
+def _in_order(calls: Iterable[Operation]) -> str:
+    """'broadcast', '7 × all_reduce of 120 bytes in all': those of one name that follow one another are counted."""
+    parts = []
+    for name, found in groupby(calls, lambda operation: operation.name):
+        row = list(found)
+        total = sum(operation.payload for operation in row)
+        parts.append(f"{len(row)} × {name}{f' of {size(total)} in all' if total else ''}" if len(row) > 1 else name)
+    return ", ".join(parts)
 
 
 def text(name: str, trace: Trace) -> str:
@@ -45,7 +57,7 @@ def page(runs: Sequence[tuple[str, Trace]], draw: Draw | None = None) -> str:
 
 
 _CELL = "text-align:left;font-weight:normal;padding:1px 8px 1px 0"
-_CHIP = "display:inline-block;min-width:16px;border-radius:8px;text-align:center;color:#fff"
+_CHIP = "display:inline-block;min-width:16px;border-radius:8px;text-align:center"
 _BAR = "display:inline-block;height:8px;border-radius:2px"
 
 
@@ -69,7 +81,8 @@ def _cell(content: str, tag: str = "td") -> str:
 
 
 def _chip(rank: int) -> str:
-    return f'<span style="{_CHIP};background:{_RANKS[rank % len(_RANKS)]}">{rank}</span>'
+    fill = _RANKS[rank % len(_RANKS)]
+    return f'<span style="{_CHIP};color:{_PAPER if fill in _DARK else _INK};background:{fill}">{rank}</span>'
 
 
 def _bar(rank: int, nbytes: int, most: int) -> str:

@@ -129,7 +129,8 @@ class _Judge:
         words = re.sub(r" Run cluster\.reset\(\)[^.]*\.", "", trouble)
         failed = re.search(r"^rank \d+ (failed|died)", words, re.MULTILINE)  # then the cause is in the sentence
         usual = self.spec.errors if failed else self.spec.advice
-        return words + next((f" {text}" for pattern, text in usual if re.search(pattern, words)), "")
+        stop = "" if words.rstrip().endswith(".") else "."
+        return words + next((f"{stop} {text}" for pattern, text in usual if re.search(pattern, words)), "")
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -65,6 +65,8 @@ def model_state(
     """
     if stage not in STAGES:
         raise ValueError(f"stage is 0 (plain data parallel), 1, 2 or 3, not {stage!r}")
+    if not isinstance(precision, Precision):
+        raise ValueError(f"precision is MIXED or FP32 of kit.cost.memory, or a Precision, not {precision!r}")
     mine = share(parameters, ranks, rank=rank, padded=padded)
     return State(
         weights=precision.weight * (mine if stage >= 3 else parameters),
@@ -79,7 +81,7 @@ def share(parameters: int, ranks: int, *, rank: int = 0, padded: bool = False) -
     As `torch.tensor_split` cuts, the first P mod N ranks have one more; `padded`: all have as many as the first, so
     that collectives of equal pieces can be used, and the last shard ends in zeros.
     """
-    if parameters < 0 or ranks < 1:
+    if not (parameters >= 0 and ranks >= 1):  # a NaN is not either
         raise ValueError(f"0 parameters or more are shared by 1 rank or more, not {parameters} by {ranks}")
     if not 0 <= rank < ranks:
         raise ValueError(f"rank {rank} is none of {ranks} ranks: they go from 0 to {ranks - 1}")
@@ -103,7 +105,7 @@ def gpt_parameters(
     Untied, another V h. `positions`: papers and logs often leave out block h, memory needs it. The number of heads
     changes nothing.
     """
-    if min(layers, channels, vocabulary, block) < 1:
+    if not all(size >= 1 for size in (layers, channels, vocabulary, block)):
         raise ValueError("layers, channels, vocabulary and block are whole numbers, 1 or more")
     vectors = 13 * channels if bias else 2 * channels
     last_norm = 2 * channels if bias else channels
@@ -136,7 +138,7 @@ def activations_per_layer(
     Fused attention also keeps one number per head and token, which is not counted.
     """
     t, a, s, h = tensor_parallel, heads, sequence, channels
-    if min(batch, s, h, a, t, itemsize) < 1:
+    if not all(size >= 1 for size in (batch, s, h, a, t, itemsize)):
         raise ValueError("batch, sequence, channels, heads, tensor_parallel and itemsize are whole numbers, 1 or more")
     if a % t:
         raise ValueError(f"{a} heads cannot be shared by {t} ranks: tensor_parallel is a divisor of the heads")
@@ -158,7 +160,7 @@ def activations(*, layers: int, recomputation: Recomputation = "none", **layer: 
     With full recomputation a whole layer comes on top, the one that is computed anew: so much the backward pass holds
     (K, section 5). Embedding, last norm and logits are not counted: with a large vocabulary 4 s b V and more.
     """
-    if layers < 1:
+    if not layers >= 1:
         raise ValueError(f"a model has at least one layer, not {layers}")
     in_hand = activations_per_layer(recomputation="none", **layer) if recomputation == "full" else 0.0
     return layers * activations_per_layer(recomputation=recomputation, **layer) + in_hand
@@ -170,6 +172,6 @@ def layer_in_hand(parameters: int, layers: int, precision: Precision = MIXED) ->
     Layers of equal size; fetching the next one early doubles the weights. FSDP's documentation calls it the unsharded
     parameters of one unit.
     """
-    if layers < 1:
+    if not layers >= 1:
         raise ValueError(f"a model has at least one layer, not {layers}")
     return (precision.weight + precision.gradient) * -(-parameters // layers)

@@ -156,11 +156,11 @@ def bus_bandwidth(operation: str, n: int, nbytes: float, seconds: float) -> floa
 
 def _model(n: int, nbytes: float, latency: float, bandwidth: float) -> tuple[float, float]:
     """(a, b), checked."""
-    if n < 1:
+    if not n >= 1:  # a NaN is not either
         raise ValueError(f"a group has at least one rank, not {n}")
-    if nbytes < 0:
+    if not nbytes >= 0:
         raise ValueError(f"a buffer has 0 bytes or more, not {nbytes}")
-    if latency < 0 or bandwidth <= 0:
+    if not (latency >= 0 and bandwidth > 0):
         raise ValueError(f"give a latency >= 0 s and a bandwidth > 0 bytes/s, not {latency} s and {bandwidth} bytes/s")
     return latency, 1 / bandwidth
 

@@ -95,7 +95,7 @@ def overlap(
     end is exposed by one bucket at least; each costs its latency, so there can be too many. ValueError for a negative
     time and for buckets of no bytes.
     """
-    if backward < 0 or not buckets or min(buckets) <= 0:
+    if not (backward >= 0 and buckets and all(nbytes > 0 for nbytes in buckets)):
         raise ValueError("give a backward pass of 0 s or more and at least one bucket, each of some bytes")
     whole, done, free = sum(buckets), 0.0, 0.0
     found = []

@@ -59,6 +59,8 @@ class Scaling:
         counts = [point.ranks for point in self.points]
         if self.mode not in MODES or not counts or counts != sorted(set(counts)):
             raise ValueError("a curve is 'strong' or 'weak' and has a point for each number of ranks, fewest first")
+        if not all(point.tokens >= 1 and point.times and point.seconds > 0 for point in self.points):
+            raise ValueError("every point of a curve has tokens, and the times of its steps, above 0 s")
 
     def efficiency(self, point: Point) -> float:
         """Tokens per second of each rank over those of each rank at the first point; 1 where nothing is lost."""
@@ -152,8 +154,9 @@ def predicted_scaling(
     communication that takes cores from computing, are left out, so this is a bound from above. Raises ValueError for
     a strong curve whose tokens the ranks cannot share evenly, and for what makes no sense.
     """
-    if seconds <= 0 or tokens < 1 or buckets < 1 or min(ranks, default=0) < 1:
-        raise ValueError("give a step's time above 0 s, and tokens, buckets and ranks of 1 or more")
+    whole = [tokens, buckets, threads, *ranks, *([] if cores is None else [cores])]
+    if not (seconds > 0 and ranks and all(number >= 1 for number in whole)):
+        raise ValueError("give a step's time above 0 s, and tokens, buckets, ranks, cores and threads of 1 or more")
     points = []
     for n in ranks:
         if mode == "strong" and tokens % n:

@@ -32,6 +32,7 @@ def flops_per_token(*, parameters: int, layers: int, channels: int, sequence: in
     parameters, counted as if nothing were masked. P without the positions, which are only looked up; the difference is
     small, and logs that name an MFU leave them out.
     """
+    _at_least(0, parameters=parameters)
     _at_least(1, layers=layers, channels=channels, sequence=sequence)
     return 6.0 * parameters + 12.0 * layers * channels * sequence
 
@@ -42,9 +43,10 @@ def mfu(*, tokens_per_second: float, flops_per_token: float, peak: float, device
     tokens_per_second: of all devices together. peak: in the number format in use (`kit.cost.machines.peak`). Work that
     is done twice (recomputation) is not counted, so it lowers the figure.
     """
-    if peak <= 0:
+    if not peak > 0:
         raise ValueError(f"a peak is above 0 flops per second, not {peak}: measure it with a large matrix product")
     _at_least(1, devices=devices)
+    _at_least(0, tokens_per_second=tokens_per_second, flops_per_token=flops_per_token)
     return tokens_per_second * flops_per_token / (peak * devices)
 
 
@@ -148,6 +150,7 @@ def scaled_rate(rate: float, *, ranks: int, rule: Literal["linear", "sqrt", "sam
     noise. Both are rules of thumb that fail for large N, and both want a warm-up; 'same' is for comparison.
     """
     _at_least(1, ranks=ranks)
+    _at_least(0, rate=rate)
     factors = {"linear": float(ranks), "sqrt": sqrt(ranks), "same": 1.0}
     if rule not in factors:
         raise ValueError(f"rule is 'linear', 'sqrt' or 'same', not {rule!r}")
@@ -161,7 +164,7 @@ def _checked(parameters: int, ranks: int, stage: int, micro_batches: int) -> Non
     _at_least(1, ranks=ranks, micro_batches=micro_batches)
 
 
-def _at_least(least: int, **values: int) -> None:
+def _at_least(least: int, **values: float) -> None:
     for name, value in values.items():
-        if value < least:
+        if not value >= least:  # a NaN is not either
             raise ValueError(f"{name} is {least} or more, not {value!r}")

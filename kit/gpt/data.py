@@ -148,8 +148,16 @@ def random_batches(
 def windows(
     tokens: Tokens, starts: Sequence[int] | np.ndarray, block: int, device: torch.device | str = "cpu"
 ) -> Batch:
-    """The windows that begin at `starts` (B,): tokens (B, T) and targets (B, T), int64, on `device`."""
+    """The windows that begin at `starts` (B,): tokens (B, T) and targets (B, T), int64, on `device`.
+
+    Raises ValueError for a window that reaches out of the tokens, and for tokens that are no row of whole numbers.
+    """
+    outside = [int(start) for start in starts if not 0 <= start < len(tokens) - block]
+    if outside:
+        raise ValueError(f"{len(tokens)} tokens hold no window of {block} from {outside[0]} on, and its last target")
     rows = [np.asarray(tokens[int(start) : int(start) + block + 1]) for start in starts]
+    if any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):
+        raise ValueError("tokens are whole numbers in a row: `Characters.of(text).encode(text)` makes them of a text")
     pairs = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)  # (B, T + 1)
     return pairs[:, :-1], pairs[:, 1:]
 

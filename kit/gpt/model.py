@@ -193,7 +193,15 @@ class GPT(nn.Module):
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy in nats () of logits (B, T, V) against targets (B, T), in fp32 whatever the logits' dtype."""
+    """Mean cross-entropy in nats () of logits (B, T, V) against targets (B, T), in fp32 whatever the logits' dtype.
+
+    Raises ValueError for targets of another shape.
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"logits {tuple(logits.shape)} want a target for each place, {tuple(logits.shape[:-1])}, not"
+            f" {tuple(targets.shape)}"
+        )
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 

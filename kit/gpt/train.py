@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import cos, pi
 from typing import Any
@@ -85,11 +86,15 @@ def training(
     rate: the peak; `cosine` makes the rest of it from steps, warm_up and floor. wrap: called with the model once, gives
     what is called in its place (a DDP). optimizer: made already, its rate is set here; None: AdamW with betas 0.9 and
     0.95, `weight_decay` on matrices alone. clip: the largest norm of all gradients together, None: any; it expects
-    whole gradients on every rank, so sharded ones want their own. Raises ValueError for fewer than one step or
-    micro-batch.
+    whole gradients on every rank, so an optimizer with a `clip` of its own (`kit.parallel.sharded`) does it. Raises
+    ValueError for fewer than one step or micro-batch, and for rates, a decay or a norm below 0.
     """
     if steps < 1 or micro_batches < 1:
         raise ValueError(f"training takes at least one step and one micro-batch, not {steps} and {micro_batches}")
+    numbers = {"rate": rate, "floor": floor, "weight_decay": weight_decay, "clip": 0.0 if clip is None else clip}
+    for name, number in numbers.items():
+        if not number >= 0:  # a NaN is none either
+            raise ValueError(f"{name} is 0 or more, not {number!r}")
     cosine(0, peak=rate, steps=steps, warm_up=warm_up, floor=floor)  # checks before any work
 
     def one_by_one() -> Iterator[Step]:
@@ -98,12 +103,14 @@ def training(
             torch.optim.AdamW(decay_groups(model, weight_decay), betas=(0.9, 0.95)) if optimizer is None else optimizer
         )
         model.train()
+        coming = iter(batches)  # a list would begin anew in every step
+        norm_of = getattr(adam, "clip", None) or partial(nn.utils.clip_grad_norm_, [*model.parameters()])
         for number in range(steps):
             now = cosine(number, peak=rate, steps=steps, warm_up=warm_up, floor=floor)
             for group in adam.param_groups:
                 group["lr"] = now
-            loss = accumulate(called, list(islice(batches, micro_batches)))
-            norm = nn.utils.clip_grad_norm_(model.parameters(), float("inf") if clip is None else clip)
+            loss = accumulate(called, list(islice(coming, micro_batches)))
+            norm = norm_of(float("inf") if clip is None else clip)
             adam.step()
             adam.zero_grad(set_to_none=True)
             yield Step(number, loss, float(norm), now)
@@ -120,7 +127,7 @@ def train(model: nn.Module, batches: Iterator[Batch], **how: Any) -> list[float]
 def evaluate(model: nn.Module, batches: Iterator[Batch], count: int) -> float:
     """The mean loss in nats over `count` batches, with dropout off; the model is left in the mode it was in.
 
-    Raises ValueError for fewer than one batch.
+    Raises ValueError for fewer than one batch, and where the batches come to an end before.
     """
     if count < 1:
         raise ValueError(f"an evaluation takes at least one batch, not {count}")
@@ -130,4 +137,6 @@ def evaluate(model: nn.Module, batches: Iterator[Batch], count: int) -> float:
         losses = [model(tokens, targets)[1].item() for tokens, targets in islice(batches, count)]
     finally:
         model.train(was_training)
-    return sum(losses) / len(losses)
+    if len(losses) < count:
+        raise ValueError(f"there are {len(losses)} batches to evaluate on, not {count}")
+    return sum(losses) / count

@@ -18,6 +18,7 @@ _EXERCISE = re.compile(r"""^\s*@(?:kit\.)?exercise\(\s*["']([^"']+)["']""", re.M
 class Notebook:
     """A notebook to run. `name` is unique within one run; `shipped` says that its exercises are untouched stubs.
 
+    `exercises` are those to be checked: its own and, in a copy of a lab, those of the lab that somebody has taken out.
     `unreadable` is a sentence when the file is no notebook: among others it is reported and not run.
     """
 
@@ -33,7 +34,7 @@ def find(wanted: Sequence[str], here: Path) -> list[Notebook]:
 
     A number (`1`, `01`), a topic (`collectives`) or both (`01_collectives`) names a lab: one of those in `here` or
     `here/labs` where a learner's copy lies there, of the shipped ones otherwise. Anything else is the path of a
-    notebook or of a folder of notebooks. Raises ValueError that names what there is.
+    notebook or of a folder of notebooks, in folders of their own too. Raises ValueError that names what there is.
     """
     folder = labs_folder(here)
     labs = _labs_in(folder)
@@ -62,7 +63,8 @@ def _resolve(word: str, labs: Sequence[Path], folder: Path, here: Path) -> list[
             return [lab]
     path = here / word
     if path.is_dir():
-        notebooks = sorted(path.glob("*.ipynb"))
+        inside = (found for found in path.rglob("*.ipynb") if not _hidden(found.relative_to(path)))
+        notebooks = sorted(inside)
         if not notebooks:
             raise ValueError(f"There is no notebook in the folder {word}.")
         return notebooks
@@ -86,7 +88,7 @@ def _named(paths: Sequence[Path]) -> list[Notebook]:
     for path in unique:
         name = path.stem if stems.count(path.stem) == 1 else _from_home(path, unique)
         try:
-            found.append(Notebook(name, path, path.parent == shipped, exercises_in(path)))
+            found.append(Notebook(name, path, path.parent == shipped, _expected_of(path)))
         except ValueError as problem:
             found.append(Notebook(name, path, False, (), unreadable=str(problem).rstrip(".")))
     if all(notebook.unreadable for notebook in found):
@@ -102,8 +104,25 @@ def _from_home(path: Path, among: Sequence[Path]) -> str:
     return "/".join(own[:length][::-1])
 
 
+def _hidden(path: Path) -> bool:
+    """What editors keep for themselves: `.ipynb_checkpoints`."""
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _expected_of(path: Path) -> tuple[str, ...]:
+    """The exercises of a notebook, behind those of the lab it is a copy of: by its name, or by an exercise of it."""
+    own = exercises_in(path)
+    for lab in _labs_in(resources.labs()):
+        of_lab = exercises_in(lab)
+        if lab.stem in path.stem or set(own) & set(of_lab):
+            return tuple(dict.fromkeys((*of_lab, *own)))
+    return own
+
+
 def exercises_in(path: Path) -> tuple[str, ...]:
     """The ids of the exercises that the code cells of a notebook define. Raises ValueError for a file that is none."""
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is an empty file.")
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

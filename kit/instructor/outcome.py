@@ -55,10 +55,11 @@ class Outcome:
         return (NOT_ATTEMPTED,) if self.notebook.shipped else (PASSED, NOT_ATTEMPTED)
 
 
-def read_verdicts(notebook: Notebook, side_file: Path) -> tuple[Verdict, ...]:
+def read_verdicts(notebook: Notebook, side_file: Path, ended: bool = True) -> tuple[Verdict, ...]:
     """The last verdict of each exercise, in the notebook's order; an exercise without one is UNCHECKED.
 
-    side_file: JSON lines with exercise, outcome, sentence and seconds, as `kit.check` appends them.
+    ended: the notebook ran to its end, so every check cell was reached. side_file: JSON lines with exercise, outcome,
+    sentence and seconds, as `kit.check` appends them.
     """
     written: dict[str, Verdict] = {}
     lines = side_file.read_text(encoding="utf-8").split("\n") if side_file.exists() else []
@@ -67,7 +68,8 @@ def read_verdicts(notebook: Notebook, side_file: Path) -> tuple[Verdict, ...]:
         if verdict is not None:
             written[verdict.exercise] = verdict
     order = dict.fromkeys((*notebook.exercises, *written))
-    return tuple(written.get(name) or Verdict(name, UNCHECKED, "the notebook did not check it", 0.0) for name in order)
+    why = "the notebook did not check it" if ended else "the notebook stopped before its check had an answer"
+    return tuple(written.get(name) or Verdict(name, UNCHECKED, why, 0.0) for name in order)
 
 
 def no_ranks(side_file: Path) -> str | None:

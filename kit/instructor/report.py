@@ -43,8 +43,12 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     return [*lines, f"{wrong} of {total} not as expected." if wrong else f"{total}, all as expected."]
 
 
-def as_json(outcomes: Sequence[Outcome], version: str, ranks: int | None) -> str:
-    """The same as JSON: a list of labs with their counts, times in seconds, and the verdict of every exercise."""
+def as_json(outcomes: Sequence[Outcome], version: str, ranks: int | None, asked: int | None = None) -> str:
+    """The same as JSON: a list of labs with their counts, times in seconds, and the verdict of every exercise.
+
+    asked: how many notebooks there are to run (None: these). All is as expected only when all of them were.
+    """
+    asked = len(outcomes) if asked is None else asked
     labs = [
         {
             "lab": outcome.notebook.name,
@@ -53,6 +57,7 @@ def as_json(outcomes: Sequence[Outcome], version: str, ranks: int | None) -> str
             "passed": outcome.count(PASSED),
             "not_attempted": outcome.count(NOT_ATTEMPTED),
             "failed": outcome.count(FAILED),
+            "no_check_ran": outcome.count(UNCHECKED),
             "trouble": outcome.trouble,
             "processes_left": outcome.left,
             "seconds": round(outcome.seconds, 2),
@@ -72,7 +77,8 @@ def as_json(outcomes: Sequence[Outcome], version: str, ranks: int | None) -> str
         "lockstep": version,
         "ranks": ranks,
         "solutions": bool(outcomes and outcomes[0].solutions),
-        "as_expected": all(outcome.as_expected for outcome in outcomes),
+        "as_expected": asked == len(outcomes) and all(outcome.as_expected for outcome in outcomes),
+        "notebooks": asked,
         "labs": labs,
     }
     return json.dumps(page, indent=2, ensure_ascii=False) + "\n"

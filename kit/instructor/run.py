@@ -85,10 +85,11 @@ def run(notebook: Notebook, settings: Settings, folder: Path) -> Outcome:
     left = _clear(str(side_file)) if code == 0 else processes.end(str(side_file))
     if settings.keep is not None and executed.exists():
         shutil.copyfile(executed, settings.keep / f"{notebook.name.replace('/', '-')}.ipynb")
+    stopped = trouble.sentence(code, settings.lab_limit, settings.cell_limit, executed, log)
     return Outcome(
         notebook=notebook,
-        verdicts=read_verdicts(notebook, side_file),
-        trouble=trouble.sentence(code, settings.lab_limit, settings.cell_limit, executed, log) or no_ranks(side_file),
+        verdicts=read_verdicts(notebook, side_file, ended=stopped is None),
+        trouble=stopped or no_ranks(side_file),
         seconds=seconds,
         solutions=settings.solutions,
         left=left if code == 0 else 0,

@@ -36,7 +36,7 @@ def check_sizes(*sizes: Any) -> None:
     """Raises ValueError for what is no number of bytes, or one below 1."""
     for size in sizes:
         if not isinstance(size, int | float) or not size >= 1:  # a NaN is no size either
-            raise ValueError(f"a bucket of {size!r} bytes holds nothing: give a number, 1 or more")
+            raise ValueError(f"a bucket of {size!r} bytes holds nothing: give 1 or more")
 
 
 def bytes_of(parameters: Iterable[torch.Tensor]) -> int:

@@ -130,8 +130,15 @@ class BucketedDDP(Replica):
         super().__init__(module, group, **options)
         self.launch = launch
         check_sizes(bucket_bytes, first_bucket_bytes)
-        first = min(first_bucket_bytes, bucket_bytes)
-        self.buckets = [Bucket(parameters) for parameters in assign(list(self.names), bucket_bytes, first)]
+        self._fill(assign(list(self.names), bucket_bytes, min(first_bucket_bytes, bucket_bytes)))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a tensor and its views pickle makes tensors that share nothing: a copy has buckets of its own."""
+        super().__setstate__(state)
+        self._fill([list(bucket.views) for bucket in self.buckets])
+
+    def _fill(self, assigned: list[list[Parameter]]) -> None:
+        self.buckets = [Bucket(parameters) for parameters in assigned]
         self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.views}
         self.under_way: list[Handle] = []
 

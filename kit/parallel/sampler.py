@@ -20,7 +20,8 @@ class ShareSampler(Sampler[int]):
     get count // n and take the same number of steps, as training needs. "keep" gives them to the first ranks, one
     each: nothing is lost, as an evaluation needs, but other ranks have a sample less, or none at all.
 
-    Raises ValueError for a rank there is not, and for fewer samples than ranks where the rest is dropped.
+    Raises ValueError for a count that is none, a rank there is not, and for fewer samples than ranks where the rest is
+    dropped.
     """
 
     def __init__(
@@ -33,6 +34,8 @@ class ShareSampler(Sampler[int]):
         seed: int = 0,
         rest: Literal["drop", "keep"] = "drop",
     ) -> None:
+        if not isinstance(count, int) or count < 0:
+            raise ValueError(f"count is how many samples there are, a whole number: len(dataset), not {count!r}")
         if not 0 <= rank < n:
             raise ValueError(f"rank {rank} is none of {n} ranks: they go from 0 to {n - 1}")
         if rest not in ("drop", "keep"):

@@ -10,6 +10,7 @@ from kit.views.overlap import Bar, Board, Lanes, Measured, Row, board
 WIDTH = 816
 _LEFT, _RIGHT, _AXIS = 46, 96, 20  # px: names of ranks, numbers, the axis
 _NAME, _UPPER, _LOWER, _PITCH, _BETWEEN = 18, 13, 10, 31, 8  # px: a row's name, the two lanes, a rank, two rows
+_SAID = 3  # settings whose words stand open under the picture
 _LETTER = 5.6  # px of a character of the small text
 _KEY = (("ls-compute", "compute"), ("ls-communicate", "communication, hidden"), ("ls-exposed", "exposed"),
         ("ls-wait", "wait for a late rank"))  # fmt: skip
@@ -31,11 +32,14 @@ def overlap_svg(measured: Measured | Mapping[str, Measured], step: int = -1, wid
 
 
 def overlap_html(measured: Measured | Mapping[str, Measured], step: int = -1) -> str:
-    """The drawing under its heading and over its words, for a page that has the style sheet."""
+    """The drawing under its heading and over its words, folded where many; for a page that has the style sheet."""
     shown = board(measured, step)
-    words = "".join(f"<div>{escape(line)}</div>" for line in shown.words().splitlines())
+    *told, link = (f"<div>{escape(line)}</div>" for line in shown.words().splitlines())
+    words = "".join(told)
+    if len(told) > _SAID:  # the picture has these numbers too
+        words = f"<details><summary>Every rank in words</summary>{words}</details>"
     title = heading(shown.title, swatches=_KEY)
-    return f'<div class="ls">{title}{overlap_svg(measured, step)}<div class="ls-said">{words}</div></div>'
+    return f'<div class="ls">{title}{overlap_svg(measured, step)}<div class="ls-said">{words}{link}</div></div>'
 
 
 class _Drawing:

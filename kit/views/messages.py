@@ -40,7 +40,7 @@ def messages_svg(trace: Trace, position: int) -> str:
 def messages_html(trace: Trace, position: int) -> str:
     """The area of the panel: a heading, how much is delivered, the drawing."""
     seen = exchange(trace, position)
-    title = "Messages of this exchange" if not seen.gatherings else "Collective in view"
+    title = "Messages of this exchange" if not seen.gatherings else "Collective"
     return (
         f'<div class="ls ls-messages-area">{heading(title, messages_caption(trace, position))}'
         f"{messages_svg(trace, position)}</div>"

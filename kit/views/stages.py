@@ -32,7 +32,7 @@ class Stage:
     due: int
     formula: str  # '4P + 12P/n'
     peak: int  # all kinds, at the fullest moment
-    beside: tuple[tuple[str, int], ...]  # (kind, bytes) of what that moment had beyond rest
+    beside: tuple[tuple[str, int], ...]  # (kind, bytes) of what makes `peak` of `state`; negative: still to come
     sent: tuple[float, ...]  # by `OPERATIONS`
     toll: float
 
@@ -79,15 +79,16 @@ def stage_words(one: Stage, ranks: int) -> tuple[str, ...]:
     """What the picture says of one stage: what lies still, what comes on top, what is sent."""
     held = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in zip(MODEL, one.state, strict=True))
     rest = sum(one.state)
-    more = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in one.beside)
+    more = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in one.beside if size > 0)
+    less = "".join(f"; of {kind} {bytes_text(-size)} are still to come" for kind, size in one.beside if size < 0)
     sent = ", ".join(
         f"{name.replace('_', '-')} {bytes_text(size)}" for name, size in zip(OPERATIONS, one.sent, strict=True) if size
     )
     rounds = 3 if one.number == 3 else 2
     return (
-        f"At rest a rank holds {bytes_text(rest)} ({held}): {rest / one.due:.2f} x {one.formula}"
-        f" = {bytes_text(one.due)}.",
-        f"At the fullest moment {bytes_text(one.peak)}: on top come {more}." if more else "Nothing comes on top.",
+        f"At rest a rank holds {bytes_text(rest)} ({held}); {one.formula} = {bytes_text(one.due)}"
+        f" ({rest / one.due:.2f} x that was measured).",
+        f"At the fullest moment {bytes_text(one.peak)}: on top come {more}{less}." if more else "Nothing comes on top.",
         f"It sends {bytes_text(sum(one.sent))} ({sent}); {rounds}P(n-1)/n elements are {bytes_text(one.toll)}."
         if ranks > 1
         else "One rank has nobody to send to.",
@@ -100,7 +101,8 @@ def _stage(number: int, trace: Trace, held: Holdings, parameters: int, precision
     fullest = {rank: held.peak(rank) for rank in ranks}
     most = max(ranks, key=lambda rank: (total(at_rest[rank], MODEL), -rank))
     top = max(ranks, key=lambda rank: (fullest[rank].nbytes, -rank))
-    more = {kind: size - getattr(at_rest[top], KINDS[kind]) for kind, size in fullest[top].parts}
+    parts = dict(fullest[top].parts)
+    more = {kind: parts.get(kind, 0) - getattr(at_rest[top], KINDS[kind]) * (kind in MODEL) for kind in KINDS}
     by_rank = {rank: _sent(trace, rank, held.passes[rank][0].start) for rank in ranks}
     n = len(held.ranks)
     return Stage(
@@ -109,7 +111,7 @@ def _stage(number: int, trace: Trace, held: Holdings, parameters: int, precision
         due=model_state(parameters, ranks=n, stage=number, precision=precision).total,
         formula=formula_of(number, precision),
         peak=fullest[top].nbytes,
-        beside=tuple((kind, size) for kind, size in more.items() if size > 0),
+        beside=tuple((kind, size) for kind, size in more.items() if size),
         sent=max(by_rank.values(), key=sum),
         toll=elements_sent(parameters=parameters, ranks=n, stage=number) * precision.weight,
     )

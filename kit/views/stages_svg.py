@@ -101,11 +101,11 @@ def _bars(
     for place, (stage, (parts, due)) in enumerate(found.items()):
         x, middle = place * step + (step - _BAR) / 2, (place + 0.5) * step
         y, line = bottom - scale * sum(parts), bottom - scale * due
-        faint, strong = ("", " ls-strong") if stage == chosen else (' class="ls-faint"', "")
+        faint, strong = ("", " ls-strong") if stage == chosen else (' class="ls-faint"', "")  # bars: words stay clear
         size = bytes_text(sum(parts))
         drawn.append(
-            f"<g{faint}><title>stage {stage}: {size}, by formula {bytes_text(due)}</title>"
-            f"{_stack(parts, x, bottom, scale, kinds, names)}"
+            f"<g><title>stage {stage}: {size}, by formula {bytes_text(due)}</title>"
+            f"<g{faint}>{_stack(parts, x, bottom, scale, kinds)}</g>{_names(parts, x, bottom, scale, names or [])}"
             f'<line class="ls-formula" stroke-dasharray="5 4" x1="{x - 6:.1f}" x2="{x + _BAR + 6:.1f}" y1="{line:.1f}"'
             f' y2="{line:.1f}"/>'
             f'<text class="ls-axis{strong}" x="{middle:.1f}" y="{y - 5:.1f}">{size}</text>'
@@ -119,18 +119,24 @@ def _bars(
     )
 
 
-def _stack(
-    parts: tuple[float, ...], x: float, bottom: float, scale: float, kinds: list[str], names: list[str] | None
-) -> str:
-    """The parts of one bar from the bottom up, with their short names where there is room."""
+def _stack(parts: tuple[float, ...], x: float, bottom: float, scale: float, kinds: list[str]) -> str:
+    """The parts of one bar from the bottom up."""
     drawn, y = [], bottom
     for number, size in enumerate(parts):
+        y -= scale * size
+        if size:
+            frame = f'x="{x:.1f}" y="{y:.1f}" width="{_BAR}" height="{scale * size:.1f}"'
+            drawn.append(f'<rect class="ls-part {kinds[number]}" {frame}/>')
+    return "".join(drawn)
+
+
+def _names(parts: tuple[float, ...], x: float, bottom: float, scale: float, names: list[str]) -> str:
+    """The short names of parts, where there is room."""
+    drawn, y = [], bottom
+    for name, size in zip(names, parts, strict=False):
         tall = scale * size
         y -= tall
-        if size:
-            frame = f'x="{x:.1f}" y="{y:.1f}" width="{_BAR}" height="{tall:.1f}"'
-            drawn.append(f'<rect class="ls-part {kinds[number]}" {frame}/>')
-        if names and tall > 12:
+        if tall > 12:
             place = f'x="{x + _BAR / 2:.1f}" y="{y + tall / 2 + 3.5:.1f}"'
-            drawn.append(f'<text class="ls-axis ls-over" {place}>{names[number]}</text>')
+            drawn.append(f'<text class="ls-axis ls-over" {place}>{name}</text>')
     return "".join(drawn)

@@ -222,3 +222,32 @@ def sums_what_is_mostly_zero(share, shape):
 def padding_in_the_weight(share, shape):
     whole, _, storage = lent(share, shape)
     return emptied(whole, whole.view(shape), storage, lambda: fill(whole, share))
+
+
+@wrong("lent-layer", "values", "killed by SIGSEGV", "gather() begins with `untyped_storage().resize_(nbytes)`")
+def copies_into_no_memory(share, shape):
+    weight = share.new_empty(shape)
+
+    def gather():
+        whole = share.new_empty(me()[0] * len(share))
+        fill(whole, share)
+        weight.copy_(whole[: shape.numel()].view(shape))
+
+    return weight, gather, lambda: weight.untyped_storage().resize_(0)
+
+
+@wrong("lent-layer", "values", "rank 0 failed: ValueError", "the weight has shape (0,)", "keeps its shape")
+def weight_without_a_shape(share, shape):
+    weight = share.new_empty(0)
+
+    def gather():
+        whole = share.new_empty(me()[0] * len(share))
+        fill(whole, share)
+        weight.data = whole[: shape.numel()].view(shape)
+
+    return weight, gather, lambda: None
+
+
+@wrong("lent-layer", "values", "cannot unpack", "lend_layer returns (weight, gather, free)")
+def returns_nothing(share, shape):
+    emptied(*lent(share, shape), lambda: None)

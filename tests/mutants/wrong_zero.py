@@ -166,3 +166,29 @@ def ranks_without_weights_stay_away(weights, gradients, state, lr):
         return weights
     w = step(rows(weights)[r], share_of_sum(gradients) / n, state, lr)
     return together(w)[: len(weights)]
+
+
+@wrong("sharded-step", "values", "invalid tensor size", "pad with zeros to a multiple of n first")
+def cuts_without_padding(weights, gradients, state, lr):
+    n, r = me()
+    mine = torch.empty_like(gradients.chunk(n)[r])
+    dist.reduce_scatter(mine, list(gradients.chunk(n)))
+    w = step(weights.chunk(n)[r], mine / n, state, lr)
+    dist.all_gather(list(weights.chunk(n)), w.clone())
+    return weights
+
+
+@wrong("sharded-step", "values", "ZeroDivisionError", "count before you call adamw_")
+def counts_too_late(weights, gradients, state, lr):
+    n, r = me()
+    w = step(rows(weights)[r], share_of_sum(gradients) / n, state, lr, count=state.get("step", 0))
+    return together(w)[: len(weights)]
+
+
+@wrong("sharded-step", "values", "step 1 is right, step 2 is not", "goes on with the tensors")
+def keeps_an_optimizer_of_old_weights(weights, gradients, state, lr):
+    n, r = me()
+    share = torch.nn.Parameter(rows(weights)[r].clone())
+    share.grad = share_of_sum(gradients) / n
+    state.setdefault("adam", torch.optim.AdamW([share], lr=lr)).step()
+    return together(share.detach())[: len(weights)]

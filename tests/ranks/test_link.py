@@ -242,9 +242,9 @@ def test_short_turns_on_the_processor_are_given_back(three: Cluster) -> None:
 
 def test_it_is_labelled_and_ends(three: Cluster) -> None:
     with set_links(three, 1e-3, 1e8) as setting:
-        assert repr(setting) == "links throttled to 1 ms and 0.1 GB/s"
-        assert three.record(one_message, 4).trace.meta.notes == ("links throttled to 1 ms and 0.1 GB/s",)
-        assert three.step(one_message, 4).trace.meta.notes == ("links throttled to 1 ms and 0.1 GB/s",)
+        assert repr(setting) == "links throttled to 1 ms latency and 100 MB/s"
+        assert three.record(one_message, 4).trace.meta.notes == ("links throttled to 1 ms latency and 100 MB/s",)
+        assert three.step(one_message, 4).trace.meta.notes == ("links throttled to 1 ms latency and 100 MB/s",)
     assert three.record(one_message, 4).trace.meta.notes == ()
 
 

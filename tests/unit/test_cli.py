@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kit import __version__, cli, resources
+from kit.instructor.notebooks import Notebook
+from kit.instructor.outcome import PASSED, Outcome, Verdict
 from kit.instructor.record import BUDGET
 
 
@@ -77,6 +82,7 @@ def test_help_of_check_says_what_exit_codes_mean_and_gives_examples(capsys: pyte
         (["check", "--lab-limit", "nan"], "a number of seconds above 0, not 'nan'"),
         (["check", "--json"], "expected one argument"),
         (["check", "--json", "/dev/null/marks.json"], "cannot be made"),
+        (["check", "00", "--json", "/"], "/ cannot be written (Is a directory): name another file"),
         (["lab", "--dir", "/dev/null/labs"], "name another folder with --dir"),
         (["record", "99"], "There is no lab '99'"),
     ],
@@ -90,6 +96,24 @@ def test_nonsense_gets_one_sentence_and_exit_code_2(
     assert said.err.startswith("lockstep")
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+def test_marks_outlive_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seventy notebooks take hours: what is known is in the file after each of them."""
+
+    def one_then_interrupted(notebooks: list[Notebook], *how: Any) -> Iterator[Outcome]:
+        yield Outcome(notebooks[1], (Verdict("ring", PASSED, "right", 1.0),), None, 1.0, solutions=False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kit.instructor.run.run_all", one_then_interrupted)
+    marks = tmp_path / "marks.json"
+    assert run("check", "00", "01", "--json", str(marks)) == 130
+    assert "interrupted" in capsys.readouterr().err
+    page = json.loads(marks.read_text())
+    assert [lab["lab"] for lab in page["labs"]] == ["01_collectives"]
+    assert (page["notebooks"], page["as_expected"], page["labs"][0]["passed"]) == (2, False, 1)
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -269,3 +271,16 @@ def test_what_makes_no_sense_is_refused() -> None:
             call()
     with pytest.raises(ValueError, match="1 or more"):
         gpt_parameters(layers=0, channels=1, vocabulary=1, block=1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: model_state(float("nan")),  # type: ignore[arg-type]
+        lambda: model_state(10, precision="fp32"),  # type: ignore[arg-type]
+        lambda: gpt_parameters(layers=float("nan"), channels=1, vocabulary=1, block=1),  # type: ignore[arg-type]
+    ],
+)
+def test_nan_and_a_word_for_a_precision_are_refused(call: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError):
+        call()

@@ -184,3 +184,16 @@ def test_a_notebook_gets_html_an_svg_and_words() -> None:
     for names in re.findall(r'class="([^"]*)"', views.scaling_html(WEAK, guess())):
         assert all(f".{name}" in sheet for name in names.split()), names
     assert sheet.count("<") == 0 and "beyond 2 ranks they share" in forms["text/html"]
+
+
+@pytest.mark.parametrize("wrong", [{"cores": 0}, {"cores": -1}, {"threads": 0}, {"tokens": float("nan")}], ids=str)
+def test_a_prediction_from_nonsense_is_refused(wrong: dict[str, float]) -> None:
+    given = {"tokens": 8, "seconds": 1.0, "nbytes": 100, "ranks": [1, 2], "latency": 1e-3, "bandwidth": 1e6, **wrong}
+    with pytest.raises(ValueError, match="cores and threads of 1 or more"):
+        predicted_scaling(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("point", [Point(1, 8, ()), Point(1, 8, (0.0,)), Point(1, 0, (1.0,))], ids=str)
+def test_a_point_without_tokens_or_times_is_refused(point: Point) -> None:
+    with pytest.raises(ValueError, match="every point of a curve has tokens, and the times"):
+        Scaling("weak", (point,))

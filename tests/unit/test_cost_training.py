@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -214,3 +215,23 @@ def test_what_makes_no_sense_is_refused() -> None:
         overlap([], backward=1.0, ranks=2, latency=0.0, bandwidth=1.0)
     with pytest.raises(ValueError, match="at least a byte"):
         bucket_sizes([1], cap=0)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: elements_sent(parameters=NAN, ranks=2),
+        lambda: flops_per_token(parameters=-1, layers=1, channels=1, sequence=1),
+        lambda: mfu(tokens_per_second=-1, flops_per_token=1, peak=1),
+        lambda: mfu(tokens_per_second=1, flops_per_token=1, peak=NAN),
+        lambda: scaled_rate(NAN, ranks=2),
+        lambda: communication_seconds(parameters=5, ranks=2, latency=NAN, bandwidth=1.0),
+        lambda: overlap([NAN], backward=1.0, ranks=2, latency=0.0, bandwidth=1.0),
+    ],
+)
+def test_a_nan_is_refused_and_not_handed_on(call: Callable[[], float]) -> None:
+    with pytest.raises(ValueError):
+        call()

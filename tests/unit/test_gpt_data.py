@@ -236,3 +236,15 @@ def test_shards_refuse_what_they_cannot_hold(tmp_path: Path) -> None:
         shards.of_rank(2, 2)
     with pytest.raises(ValueError, match="leave the step out"):
         shards[::2]
+
+
+@pytest.mark.parametrize("start", [-3, 97])
+def test_a_window_out_of_the_tokens_is_refused(start: int) -> None:
+    with pytest.raises(ValueError, match=f"100 tokens hold no window of 4 from {start} on"):
+        windows(torch.arange(100), [start], 4)
+
+
+@pytest.mark.parametrize("tokens", [torch.arange(100) / 3, torch.arange(100).view(50, 2)], ids=["halves", "table"])
+def test_tokens_that_are_no_row_of_whole_numbers_are_refused(tokens: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="whole numbers in a row"):
+        windows(tokens, [0], 4)

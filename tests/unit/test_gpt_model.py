@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kit.gpt.model import GPT, GPTConfig, count_of, decay_groups
+from kit.gpt.model import GPT, GPTConfig, count_of, decay_groups, loss_of
 from kit.gpt.sample import sample
 
 SMALL = GPTConfig(n_layer=2, n_head=3, n_embd=12, block_size=10, vocab_size=7)
@@ -224,3 +224,9 @@ def test_sampling_draws_as_the_model_says_and_among_the_k_likeliest() -> None:
         sample(Fixed(), start, 1)
     with pytest.raises(ValueError, match="temperature of 0 or more"):
         shares(temperature=-1)
+
+
+def test_targets_of_another_shape_are_refused() -> None:
+    """Turned round they are as many, and mean other places."""
+    with pytest.raises(ValueError, match=r"want a target for each place, \(2, 3\), not \(3, 2\)"):
+        loss_of(torch.zeros(2, 3, 5), torch.zeros(3, 2, dtype=torch.int64))

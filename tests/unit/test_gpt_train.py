@@ -171,3 +171,43 @@ def test_timed_training_counts_tokens_and_times_each_step() -> None:
     tokens, times, threads = timed_training(3, CONFIG, steps=4, warm_up=1, wrap=None)
     assert tokens == 3 * 8 and len(times) == 4 and min(times) > 0
     assert threads == torch.get_num_threads()
+
+
+def test_a_list_of_batches_is_gone_through_and_an_end_is_said() -> None:
+    """Each step takes the next batch, of a list too."""
+    data = some(3)
+    assert train(made(), data, steps=3, rate=0.1) == train(made(), iter(data), steps=3, rate=0.1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="have the batches come to an end"):
+        train(made(), data, steps=4, rate=0.1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="there are 2 batches to evaluate on, not 3"):
+        evaluate(made(), iter(data[:2]), 3)
+
+
+def test_every_step_is_clipped() -> None:
+    """With a norm of 0 nothing moves, in the second step either."""
+    model = made()
+    before = [p.detach().clone() for p in model.parameters()]
+    train(model, iter(some(3)), steps=3, rate=0.1, clip=0.0, weight_decay=0.0)
+    assert all(torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rate": -1.0}, {"rate": float("nan")}, {"clip": -1.0}, {"weight_decay": -0.1}], ids=str
+)
+def test_numbers_below_zero_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is 0 or more"):
+        train(made(), iter(some(1)), **{"steps": 1, "rate": 0.1, **wrong})
+
+
+def test_an_optimizer_that_clips_does_so_itself() -> None:
+    """As a sharded one must: no rank has all gradients."""
+    asked = []
+
+    class Own(torch.optim.SGD):
+        def clip(self, norm: float) -> float:
+            asked.append(norm)
+            return 7.0
+
+    model = made()
+    steps = training(model, iter(some(1)), steps=1, rate=0.1, clip=0.5, optimizer=Own(model.parameters(), lr=0.1))
+    assert [step.norm for step in steps] == [7.0] and asked == [0.5]

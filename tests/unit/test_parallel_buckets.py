@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -80,3 +82,9 @@ def test_the_formula_of_the_books() -> None:
     assert traffic.averaging_algorithmic(4, 1000) == 6000
     for counts in ([1000], [600, 400]):
         assert [traffic.averaging(4, rank, counts).bytes_sent for rank in range(4)] == [6000] * 4
+
+
+@pytest.mark.parametrize("size", [float("nan"), "1MB", None, -1, 0.5], ids=str)
+def test_a_size_that_is_none_is_refused(size: Any) -> None:
+    with pytest.raises(ValueError, match="holds nothing: give 1 or more"):
+        assign(parameters(1), size, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -104,3 +106,9 @@ def test_wrong_requests_say_what_is_wrong() -> None:
         ShareSampler(9, 3, 3)
     with pytest.raises(ValueError, match="choose 'drop' or 'keep'"):
         ShareSampler(9, 0, 3, rest="pad")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [[1, 2, 3], float("nan"), -1, 5.0], ids=str)
+def test_a_count_that_is_none_is_refused(count: Any) -> None:
+    with pytest.raises(ValueError, match=r"whole number: len\(dataset\)"):
+        ShareSampler(count, 0, 2, rest="keep")

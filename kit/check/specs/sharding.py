@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kit.check.spec import Run
-from kit.check.specs.zero_cases import FLOAT, LR, MICRO_BATCHES, padded, share_size, stepped
+from kit.check.specs.zero_cases import FLOAT, LR, MICRO_BATCHES, STEPS, padded, share_size, stepped
 from kit.check.traffic import collectives
 from kit.check.values import all_same, is_tensor, same
 from kit.check.words import counted, line, size
@@ -43,6 +43,8 @@ def wrong_place(run: Run, expected: Sequence[Any]) -> str | None:
     if not all(is_tensor(got) for got in run.results) or run.case.size < 2 * n:
         return None
     first = [padded(got[: run.case.size], n) for got in run.results]
+    if all(same(got, _adamw(weights, means)) for got in first):
+        return None  # AdamW's first step is one of signs: another share's may be the same
     for shift in range(1, n):
         others = [(rank + shift) % n for rank in range(n)]
         if all(same(got, _adamw(weights[others], means)) for got in first):
@@ -65,6 +67,18 @@ def wrong_step(run: Run, expected: Sequence[Any]) -> str | None:
     for told, would_be in _mistakes(run):
         if all(same(got, would_be) for got in run.results):
             return told
+    size = run.case.size
+    for step in range(STEPS):
+        part = slice(step * size, (step + 1) * size)
+        if all(same(got[part], right[part]) for got, right in zip(run.results, expected, strict=True)):
+            continue
+        if step == 0:
+            return None
+        return (
+            f"step {step} is right, step {step + 1} is not: each call brings new weights and new gradients, and only"
+            " what is in `state` is left of the call before (an optimizer kept there goes on with the tensors that it"
+            " was made with)"
+        )
     return None
 
 

@@ -32,6 +32,16 @@ from kit.check.traffic import calls, collectives_at_most, only, payload_at_most
 LAB = "04_zero"
 MISSED = r"[Dd]eadlock|waits in|never|finished without|must call"
 UNEQUAL = r"must hold the part|both must be equal|must be equal|size|shape"
+EQUAL_SHARES = "Built-in collectives want equal shares: pad with zeros to a multiple of n first."
+UNPADDED = (
+    r"invalid tensor size|makes room for|must match the size|must have the same size|out of range",
+    EQUAL_SHARES,
+)
+WROTE_TO_NOTHING = (
+    r"SIGSEGV|SIGBUS",
+    "Most likely something was written to a tensor whose memory is gone: gather() begins with"
+    " `untyped_storage().resize_(nbytes)` of the very tensor that it fills.",
+)
 
 
 def _padded_bytes(case: Case) -> int:
@@ -66,9 +76,10 @@ SHARDED_STEP = Spec(
     ),
     cost=(remembers_its_share,),
     advice=(
-        (UNEQUAL, "Built-in collectives want equal shares: pad with zeros to a multiple of n first."),
+        (UNEQUAL, EQUAL_SHARES),
         (MISSED, "Every rank calls both collectives, also one whose share is nothing but padding."),
     ),
+    errors=(UNPADDED, (r"ZeroDivisionError", "`step` counts from 1: count before you call adamw_.")),
     praise="two collectives in a step, one n-th of the optimizer on each rank",
 )
 
@@ -94,9 +105,10 @@ SHARDED_GRADIENTS = Spec(
         payload_at_most(_padded_bytes, "pad to the next multiple of n, no further"),
     ),
     advice=(
-        (UNEQUAL, "Built-in collectives want equal shares: pad with zeros to a multiple of n first."),
+        (UNEQUAL, EQUAL_SHARES),
         (MISSED, "Every rank takes part in every sum, also with a share that is nothing but padding."),
     ),
+    errors=(UNPADDED,),
     praise="one reduce-scatter for each micro-batch, and nothing whole is kept",
 )
 
@@ -130,6 +142,7 @@ LENT_LAYER = Spec(
     ),
     cost=(frees,),
     advice=((MISSED, "Every rank gathers every layer, in the same order: each waits for the others' shares."),),
+    errors=(WROTE_TO_NOTHING, (r"cannot unpack|values to unpack", "lend_layer returns (weight, gather, free).")),
     praise="each layer gathered twice, one whole at a time",
 )
 

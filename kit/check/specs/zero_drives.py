@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 Seen = dict[str, Any]  # comes back with the arguments: what was noted on this rank
 
+KEEPS = "it keeps its shape with memory and without"
 NO_MEMORY = "out of bounds for storage|not allocated"
 EXPLAINED = {  # what torch says, and what it means here
     ("lend_layer", NO_MEMORY): "a tensor without memory cannot be cut: make the weight before the first resize_(0)",
@@ -61,6 +62,11 @@ def layers(
     with explained("lend_layer"):
         lent = [function(share, shape) for share, shape in zip(shares, shapes, strict=True)]
     weights = [weight for weight, _, _ in lent]
+    for weight, shape in zip(weights, shapes, strict=True):
+        if weight.shape != shape:
+            raise ValueError(
+                f"lend_layer: the weight has shape {tuple(weight.shape)} where {tuple(shape)} is right: {KEEPS}"
+            )
     parameters = [Parameter(torch.empty(())) for _ in lent]
     seen.update(most=0, left=0)
     passes = []
@@ -96,7 +102,8 @@ def explained(what: str) -> Iterator[None]:
     except RuntimeError as error:
         for (where, words), meaning in EXPLAINED.items():
             if where == what and re.search(words, str(error)):
-                raise RuntimeError(f"{what}: {meaning}") from error
+                told = RuntimeError(f"{what}: {meaning}")
+                raise told.with_traceback(error.__traceback__) from error  # the learner's line stays the last one
         raise
 
 

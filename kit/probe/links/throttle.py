@@ -55,9 +55,10 @@ class Links:
         return self.pairs is None or (min(one, other), max(one, other)) in self.pairs
 
     def in_words(self) -> str:
-        """'links throttled to 1 ms and 0.1 GB/s', for the notes of a trace."""
-        parts = [f"{self.latency * 1e3:g} ms"] if self.latency else []
-        parts += [f"{self.bandwidth / 1e9:g} GB/s"] if self.bandwidth < math.inf else []
+        """'links throttled to 1 ms latency and 100 MB/s', for the notes of a trace."""
+        parts = [f"{self.latency * 1e3:.3g} ms latency"] if self.latency else []
+        rate = self.bandwidth
+        parts += [f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"] if rate < math.inf else []
         where = "links" if self.pairs is None else "links between nodes"
         return f"{where} throttled to {' and '.join(parts)}"
 

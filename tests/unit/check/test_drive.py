@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kit.check import NotAttempted
-from kit.check.attempt import UNATTEMPTED, attempt, watched
+from kit.check.attempt import UNATTEMPTED, Trouble, attempt, watched
 from kit.check.spec import Case
+from kit.trace.facts import Failure, Place, Position, RankState
 from tests.unit.check.made import run
 
 
@@ -41,3 +45,20 @@ def test_a_case_names_its_drive() -> None:
     seen = attempt(keeps, case, runner)
     assert seen.results == (2, 2)
     assert seen.after == (([1, 2], 1), ([5, 10], 5))
+
+
+def test_a_failure_in_what_the_drive_does_names_no_line_of_ours() -> None:
+    here = watched.__code__.co_filename
+    places = {0: Place(here, 58, "watch"), 1: Place("<answer>", 7, "answer")}
+    states = tuple(
+        RankState(rank, "failed", place, error=Failure("ValueError", "no", "", place)) for rank, place in places.items()
+    )
+
+    class Failed(Exception):
+        trace = replace(run(2).trace, positions=(Position("finish", states),))
+
+    def runner(function: Any, world: int, arguments: Any) -> Any:
+        raise Failed("rank 0 failed at line 58: ValueError: no\nrank 1 failed at line 7: ValueError: no")
+
+    with pytest.raises(Trouble, match="^rank 0 failed: ValueError: no\nrank 1 failed at line 7: ValueError: no$"):
+        attempt(keeps, Case(2, (([], 1), ([], 5)), 1, {}, twice), runner)

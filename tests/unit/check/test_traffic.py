@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 
 from kit.check import cost, traffic
-from kit.check.beside import rows, text
+from kit.check.beside import page, rows, text
 from kit.check.spec import Run
 from kit.trace.facts import Memory, Stop
+from kit.views.palette import text_on
 from tests.unit.check.made import operation, run
 
 
@@ -137,6 +139,18 @@ def test_the_table_counts_messages_bytes_and_collectives() -> None:
     made = run(2, [*ring(2, 600, 2), operation(1, "all_reduce", 8)])
     assert rows(made.trace) == [(0, 2, 1200, ""), (1, 2, 1200, "all_reduce")]
     assert text("my run", made.trace).splitlines()[2] == "  rank 1: 2 sent, 1.2 kB, all_reduce"
+
+
+def test_calls_of_one_name_in_a_row_are_counted() -> None:
+    names = ("all_reduce", "all_reduce", "broadcast", "all_reduce", "barrier", "barrier")
+    made = run(1, [operation(0, name, 0 if name == "barrier" else 60) for name in names])
+    assert rows(made.trace)[0][3] == "2 × all_reduce of 120 bytes in all, broadcast, all_reduce, 2 × barrier"
+
+
+def test_the_numbers_of_ranks_can_be_read_on_their_colours() -> None:
+    markup = page([("target", run(8).trace)])
+    chips = re.findall(r"color:(#\w+);background:(#\w+)", markup)
+    assert len(chips) == 8 and all(ink == text_on(fill) for ink, fill in chips)
 
 
 def test_a_line_in_a_helper_names_it() -> None:

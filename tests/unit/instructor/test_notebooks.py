@@ -90,3 +90,28 @@ def test_exercises_are_read_from_code_cells(tmp_path: Path) -> None:
     other = "@kit.exercise('tree', hints=3)\ndef tree(x):\n    return x\n"
     notebook = write(tmp_path / "x.ipynb", stub, other, "# @exercise('no')", "print('@exercise(\"no\")')")
     assert exercises_in(notebook) == ("ring", "tree")
+
+
+def test_what_was_taken_out_of_a_copy_of_a_lab_is_still_expected(tmp_path: Path) -> None:
+    """By the copy's name where nothing else is left, by an exercise where it was renamed."""
+    (lab,) = resources.labs().glob("01_*.ipynb")
+    first, *others = exercises_in(lab)
+    write(tmp_path / "01_collectives (2).ipynb")
+    write(tmp_path / "final.ipynb", f'@exercise("{first}")\ndef f(x):\n    return x\n')
+    write(tmp_path / "mine.ipynb", '@exercise("mine")\ndef f(x):\n    return x\n')
+    empty, renamed, own = find(["01_collectives (2).ipynb", "final.ipynb", "mine.ipynb"], tmp_path)
+    assert empty.exercises == renamed.exercises == (first, *others) and others
+    assert own.exercises == ("mine",)
+
+
+def test_a_folder_means_those_in_its_folders_but_not_what_editors_keep(copy: Path) -> None:
+    write(copy / "in" / "ada" / "x.ipynb", "1")
+    write(copy / "in" / "y.ipynb", "1")
+    write(copy / "in" / "ada" / ".ipynb_checkpoints" / "x-checkpoint.ipynb", "1")
+    assert [notebook.name for notebook in find(["in"], copy)] == ["x", "y"]
+
+
+def test_an_empty_file_is_called_so(copy: Path) -> None:
+    (copy / "empty.ipynb").touch()
+    with pytest.raises(ValueError, match="is an empty file"):
+        find(["empty.ipynb"], copy)

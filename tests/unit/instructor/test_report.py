@@ -115,3 +115,16 @@ def test_error_of_a_cell_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "executed.ipynb").write_text(json.dumps(page))
     (tmp_path / "log").write_text("PapermillExecutionError")
     assert trouble.sentence(1, 60, 5, tmp_path / "executed.ipynb", tmp_path / "log") == "cell [7] raises KeyError: 'x'"
+
+
+def test_a_check_that_was_not_reached_says_so(tmp_path: Path) -> None:
+    side_file = tmp_path / "verdicts.jsonl"
+    assert read_verdicts(OWN, side_file)[0].sentence == "the notebook did not check it"
+    stopped = read_verdicts(OWN, side_file, ended=False)[0]
+    assert (stopped.outcome, stopped.sentence) == (UNCHECKED, "the notebook stopped before its check had an answer")
+
+
+def test_json_of_a_run_that_was_interrupted_is_not_as_expected() -> None:
+    whole, part = (json.loads(report.as_json([outcome(OWN, PASSED)], "1", None, asked)) for asked in (1, 2))
+    assert (whole["as_expected"], whole["notebooks"]) == (True, 1)
+    assert (part["as_expected"], part["notebooks"], len(part["labs"])) == (False, 2, 1)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import Parameter
 
 from kit.parallel.adamw import DEFAULTS, Moments, adamw_
-from kit.parallel.refusals import grouped, listed
+from kit.parallel.refusals import check_choices, grouped, listed
 
 OPTIONS: list[dict[str, Any]] = [{}, {"lr": 0.1, "betas": (0.5, 0.7), "eps": 1e-3, "weight_decay": 0.3}]
 
@@ -100,3 +101,35 @@ def test_groups_have_all_options_and_are_copies() -> None:
 
 def test_long_lists_end_in_dots() -> None:
     assert listed(["a", "b", "c"]) == "a, b, c" and listed(list("abcd")) == "a, b, c, ..."
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lr": float("nan")}, "numbers from 0 on, betas two"),
+        ({"weight_decay": -1}, "numbers from 0 on, betas two"),
+        ({"betas": 0.9}, "numbers from 0 on, betas two"),
+        ({"betas": (0.9, 1.0)}, "numbers from 0 on, betas two"),
+        ({"eps": None}, "numbers from 0 on, betas two"),
+    ],
+    ids=str,
+)
+def test_numbers_that_adamw_cannot_use_are_refused(options: dict[str, Any], words: str) -> None:
+    p = Parameter(torch.zeros(2))
+    with pytest.raises(ValueError, match=words):
+        grouped({p: "p"}, None, options)
+
+
+def test_groups_that_are_none_and_parameters_twice_are_refused() -> None:
+    p = Parameter(torch.zeros(2))
+    for groups in ([p], {"params": [p]}, [{"lr": 1.0}]):
+        with pytest.raises(ValueError, match="groups are dicts in a list"):
+            grouped({p: "p"}, groups, {})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="twice, or in two"):
+        grouped({p: "p"}, [{"params": [p]}, {"params": [p]}], {})
+    assert grouped({p: "p"}, [{"params": p}], {})[0]["params"] == [p], "one alone needs no list"
+
+
+def test_complex_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="p is complex"):
+        check_choices({Parameter(torch.zeros(2, dtype=torch.complex64)): "p"}, 0, "fp32", "error")

@@ -125,6 +125,14 @@ def test_bokeh_draws_the_same_bars_and_colours() -> None:
     assert light.xaxis[0].major_label_text_color != plot.xaxis[0].major_label_text_color
 
 
+def test_words_of_many_settings_are_folded_but_not_the_link() -> None:
+    assert "<details>" not in views.overlap_html(settings())
+    markup = views.overlap_html({str(number): backward(2, 100, 60) for number in range(4)})
+    folded, open_ = markup.split("</details>")
+    assert folded.count("a step of") >= 4 and "<summary>Every rank in words</summary>" in folded
+    assert "Measured with links throttled" in open_
+
+
 def test_bokeh_marks_where_passes_begin_and_names_those_with_room() -> None:
     from bokeh.models import Text
 

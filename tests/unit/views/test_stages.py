@@ -68,7 +68,20 @@ def test_what_lies_still_is_the_formulas_value() -> None:
 def test_what_comes_on_top_is_what_the_fullest_moment_has_beyond_that() -> None:
     one = stages(runs(), P)[1][1]
     assert one.peak == (4 + 2 + 2 + 2 + 1) * P
-    assert dict(one.beside) == {"activations": 2 * P, "communication buffers": P}
+    assert dict(one.beside) == {"activations": 2 * P, "communication buffers": P, "gradients": -2 * P}
+
+
+def test_the_fullest_moment_is_the_sum_of_what_is_said_of_it() -> None:
+    whole = run_of(2)
+    ranks = tuple(replace(one, account=_with_leftovers(one.account)) for one in whole.ranks)
+    one = stages({2: replace(whole, ranks=ranks)}, P)[1][2]
+    assert sum(one.state) + sum(size for _, size in one.beside) == one.peak
+    assert dict(one.beside)["other"] == 7, "at rest too, and yet no part of the model's state"
+
+
+def _with_leftovers(account: Account | None) -> Account:
+    assert account is not None
+    return replace(account, holdings=tuple(replace(held, other=7) for held in account.holdings))
 
 
 def test_only_the_last_step_is_sent_and_it_agrees_with_the_formula() -> None:
@@ -99,7 +112,8 @@ def test_one_scale_and_one_size_for_every_stage() -> None:
     assert axes.count(axes[0]) == 4
     for stage, drawing in enumerate(drawings):
         assert [e.text for e in find(drawing, "ls-strong")].count(f"stage {stage}") == 3, "areas, and both bars"
-        assert len(find(drawing, "ls-faint")) == 2 * 3
+        faint = find(drawing, "ls-faint")
+        assert len(faint) == 2 * 3 and not any(text(group) for group in faint), "bars fade, figures stay legible"
 
 
 def test_bars_are_as_high_as_what_they_say() -> None:
@@ -116,9 +130,13 @@ KINDS = ("ls-parameters", "ls-gradients", "ls-optimizer-state")
 def test_words_say_what_the_picture_says() -> None:
     rest, top, sent = views.stages_words(runs(), 2, P)
     assert rest == (
-        "At rest a rank holds 7 MB (parameters 4 MB, gradients 1 MB, optimizer state 2 MB): 1.00 x 4P + 12P/n = 7 MB."
+        "At rest a rank holds 7 MB (parameters 4 MB, gradients 1 MB, optimizer state 2 MB);"
+        " 4P + 12P/n = 7 MB (1.00 x that was measured)."
     )
-    assert top == "At the fullest moment 9.5 MB: on top come activations 2 MB, communication buffers 1 MB."
+    assert top == (
+        "At the fullest moment 9.5 MB: on top come activations 2 MB, communication buffers 1 MB; of gradients 500 kB"
+        " are still to come."
+    )
     assert sent == "It sends 6 MB (reduce-scatter 3 MB, all-gather 3 MB); 2P(n-1)/n elements are 6 MB."
     assert all(line in text(parse(views.stages_html(runs(), 2, P))) for line in (rest, top, sent))
 
