@@ -17,6 +17,7 @@ from torch.autograd import Variable
 from torch.utils._pytree import tree_map
 
 from kit.parallel.adamw import Moments
+from kit.parallel.as_optimizer import AsOptimizer
 from kit.parallel.charge import take_charge
 from kit.parallel.flat import Flat, Group, reduce_scatter
 from kit.parallel.gradients import Gradients, MakeGradients
@@ -45,11 +46,12 @@ class Sharded:
 
     groups: `[{"params": [...], "weight_decay": 0.1}, ...]` as torch's optimizers take them; None: one for all. options:
     lr, betas, eps and weight_decay for what the groups leave open; `param_groups` has them all, to be changed between
-    steps. precision: "fp32" leaves parameters in the format they have; "mixed" turns them, and what the module is
-    given, into bfloat16, and the optimizer keeps fp32 ones. offload: the optimizer's memory and work are the CPU's.
-    unused: "error" raises RuntimeError in `step` for a parameter without a gradient; "zeros" has this rank add zeros,
-    and passes by what has no gradient on any rank, for one more small all-reduce in each step. check: raise
-    FloatingPointError for a NaN or an infinity in this rank's gradients, before they are summed and reach everybody.
+    steps, for instance by a schedule of torch's, which takes `zero.optimizer`. precision: "fp32" leaves parameters in
+    the format they have; "mixed" turns them, and what the module is given, into bfloat16, and the optimizer keeps fp32
+    ones. offload: the optimizer's memory and work are the CPU's. unused: "error" raises RuntimeError in `step` for a
+    parameter without a gradient; "zeros" has this rank add zeros, and passes by what has no gradient on any rank, for
+    one more small all-reduce in each step. check: raise FloatingPointError for a NaN or an infinity in this rank's
+    gradients, before they are summed and reach everybody.
 
     Raises ValueError for a module, a group or a choice that cannot be trained with.
     """
@@ -74,6 +76,7 @@ class Sharded:
         self.frozen_names = {p: name for p, name in self.names.items() if not p.requires_grad}
         check_choices(self.names, self.rank, precision, unused)
         self.param_groups = grouped(self.names, groups, options)
+        self.optimizer = AsOptimizer(self.param_groups, self._step, self.zero_grad)
         self.dtype = torch.bfloat16 if precision == "mixed" else None  # of the weights, where it is to be changed
         module.register_forward_pre_hook(self._on_forward, with_kwargs=True, prepend=True)
         module.zero_grad = self.zero_grad  # type: ignore[method-assign]  # the module's own would leave the shares
@@ -90,18 +93,9 @@ class Sharded:
         """The module's own forward."""
         return self.module(*args, **kwargs)
 
-    @torch.no_grad()
     def step(self) -> None:
         """AdamW on this rank's shares; afterwards every rank computes with the new weights."""
-        if late := [name for p, name in self.frozen_names.items() if p.requires_grad]:
-            raise thawed(late)
-        for part, have in zip(self.parts, self._have(), strict=True):
-            if have:
-                part.moments.step(part.flat.share, part.gradients.share, self.n, have)
-                for p in part.flat.params:  # a graph of the old weights is of no use: autograd is to refuse it
-                    torch.autograd.graph.increment_version(p)
-                self.stepped(part)
-        self.all_stepped()
+        self.optimizer.step()  # which calls `_step` between the hooks of torch.optim
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients. `set_to_none` is what it always does."""
@@ -232,6 +226,18 @@ class Sharded:
             work.wait()
             part.gradients.keep(share)  # (P/n,)
             self._under_way = None
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        if late := [name for p, name in self.frozen_names.items() if p.requires_grad]:
+            raise thawed(late)
+        for part, have in zip(self.parts, self._have(), strict=True):
+            if have:
+                part.moments.step(part.flat.share, part.gradients.share, self.n, have)
+                for p in part.flat.params:  # a graph of the old weights is of no use: autograd is to refuse it
+                    torch.autograd.graph.increment_version(p)
+                self.stepped(part)
+        self.all_stepped()
 
     @torch.no_grad()
     def _on_end(self) -> None:

@@ -15,6 +15,7 @@ from kit.session.errors import RankError
 from kit.session.memory import Accounted, account
 from kit.trace import Trace
 from kit.trace.holdings import MODEL
+from kit.trace.steps import steps
 
 I, H, O = 64, 128, 32  # inputs, hidden, outputs  # noqa: E741
 P = I * H + H + H * O + O  # 12,448 parameters, divisible by 2; three ranks pad by two
@@ -165,3 +166,27 @@ def test_the_stages_of_zero_say_what_is_theirs(ranks: Cluster, stage: int) -> No
         ideal = [size if stage <= last else size / n for size, last in zip(whole, (2, 1, 0), strict=True)]
         for size, least in zip(own, ideal, strict=True):
             assert least <= size <= 1.01 * least + 4 * 8, "shares, and the padding of at most n-1 elements a buffer"
+
+
+def several_micro_batches(stage: int) -> None:
+    from kit.parallel.zero import ZeroStage1, ZeroStage2
+    from kit.parallel.zero3 import ZeroStage3
+
+    torch.manual_seed(0)
+    model = nn.Linear(8, 8)
+    sharded = {1: ZeroStage1, 2: ZeroStage2, 3: ZeroStage3}[stage](model)
+    for _ in range(2):
+        for _ in range(3):
+            model(torch.ones(2, 8)).square().mean().backward()
+        sharded.step()
+        sharded.zero_grad()
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_step_of_zero_has_all_its_micro_batches(three: Cluster, stage: int) -> None:
+    run = Accounted(account(three, (several_micro_batches, (stage,), {})))
+    for rank in run.trace.ranks:
+        assert [one.name for one in rank.passes] == 2 * (3 * ["forward", "backward"] + ["step"])
+        (_, first), (second, _) = steps(rank.passes)
+        assert first < second
+        assert sum(one.start >= second for one in rank.passes if one.name == "backward") == 3

@@ -39,14 +39,14 @@ def clipped(make: Make) -> tuple[torch.Tensor, list[float]]:
     """Groups, a learning rate that changes, and clipping to a norm that is exceeded: the state and the norms."""
     model = model_of(1000)
     zero = make(model, groups=decaying(model), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(zero.optimizer, lambda step: 1 / (step + 1))
     norms = []
     for step in range(STEPS):
         zero.zero_grad()
         model(*batch(step, 0, [dist.get_rank()])).backward()
-        for group in zero.param_groups:
-            group["lr"] = 0.1 / (step + 1)
         norms.append(zero.clip(0.3))
         zero.step()
+        schedule.step()
     with zero.whole():
         return state(model), norms
 

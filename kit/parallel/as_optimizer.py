@@ -1,0 +1,35 @@
+"""The face of torch.optim that learning rate schedules, hooks and profilers know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.optim import Optimizer
+
+from kit.parallel.adamw import DEFAULTS
+
+
+class AsOptimizer(Optimizer):
+    """An optimizer whose work is done elsewhere: `step()` calls `work()`, `zero_grad()` calls `forget()`.
+
+    param_groups: those the work looks its options up in, so that what a schedule writes to them counts.
+    """
+
+    def __init__(
+        self, param_groups: Sequence[dict[str, Any]], work: Callable[[], None], forget: Callable[[], None]
+    ) -> None:
+        super().__init__(param_groups, DEFAULTS)
+        self._work, self._forget = work, forget
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """ValueError for a closure: gradients are summed over the ranks once, in the backward pass before."""
+        if closure is not None:
+            raise ValueError("a step takes no closure here: call backward first, then step")
+        self._work()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._forget()
+
+    def state_dict(self) -> dict[str, Any]:
+        raise NotImplementedError("the moments are this rank's shares: save the weights inside `with zero.whole():`")
