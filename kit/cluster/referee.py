@@ -70,7 +70,8 @@ class Referee:
         last_line = self._boxes[rank].line()
         book.phase, book.since = "dead", time.monotonic_ns()
         book.place = at_line(book.place, last_line)
-        out = self._verdict(died(rank, detail, self._boxes)) if self._recorded is not None else []
+        last = self._boxes[rank].last_operation(rank)
+        out = self._verdict(died(rank, detail, self._boxes), last) if self._recorded is not None else []
         return out + self._aside(f"rank {rank} died")
 
     def stopped(self, rank: int, detail: str) -> Deliveries:
@@ -233,8 +234,16 @@ class Referee:
                 return self._verdict((died if book.gone else held_up)(rank, book.detail))
         return []
 
-    def _verdict(self, sentence: str) -> Deliveries:
-        return [("kernel", {"kind": "verdict", "run": self._run, "sentence": sentence, "states": self.states()})]
+    def _verdict(self, sentence: str, last: Operation | None = None) -> Deliveries:
+        """last: what a dead rank was in; its partners may have gone on, and tell what they did of it when they end."""
+        told: Message = {
+            "kind": "verdict",
+            "run": self._run,
+            "sentence": sentence,
+            "states": self.states(),
+            "last": last,
+        }
+        return [("kernel", told)]
 
     def _settle(self) -> Deliveries:
         """Ends the motion once no rank runs. A rank stopped by a signal does not: it cannot."""

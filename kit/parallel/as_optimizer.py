@@ -13,14 +13,20 @@ from kit.parallel.adamw import DEFAULTS
 class AsOptimizer(Optimizer):
     """An optimizer whose work is done elsewhere: `step()` calls `work()`, `zero_grad()` calls `forget()`.
 
+    clip: what scales gradients to a norm, and returns the norm that they had.
+
     param_groups: those the work looks its options up in, so that what a schedule writes to them counts.
     """
 
     def __init__(
-        self, param_groups: Sequence[dict[str, Any]], work: Callable[[], None], forget: Callable[[], None]
+        self,
+        param_groups: Sequence[dict[str, Any]],
+        work: Callable[[], None],
+        forget: Callable[[], None],
+        clip: Callable[[float], float],
     ) -> None:
         super().__init__(param_groups, DEFAULTS)
-        self._work, self._forget = work, forget
+        self._work, self._forget, self.clip = work, forget, clip
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """ValueError for a closure: gradients are summed over the ranks once, in the backward pass before."""

@@ -76,7 +76,7 @@ class Sharded:
         self.frozen_names = {p: name for p, name in self.names.items() if not p.requires_grad}
         check_choices(self.names, self.rank, precision, unused)
         self.param_groups = grouped(self.names, groups, options)
-        self.optimizer = AsOptimizer(self.param_groups, self._step, self.zero_grad)
+        self.optimizer = AsOptimizer(self.param_groups, self._step, self.zero_grad, self.clip)
         self.dtype = torch.bfloat16 if precision == "mixed" else None  # of the weights, where it is to be changed
         module.register_forward_pre_hook(self._on_forward, with_kwargs=True, prepend=True)
         module.zero_grad = self.zero_grad  # type: ignore[method-assign]  # the module's own would leave the shares

@@ -14,7 +14,7 @@ from kit.session.errors import RankError, what_went_wrong, with_traceback
 from kit.session.meta import Call, describe
 from kit.session.recorder import Recorder
 from kit.session.spoken import by_rank
-from kit.trace.compare import mismatches
+from kit.trace.compare import disagreement, mismatches
 from kit.trace.facts import Position, RankState, Trace
 
 if TYPE_CHECKING:
@@ -90,7 +90,14 @@ class _Run:
             self.states.get(r) or known.get(r) or RankState(r, "dead", detail=self.lost or "")
             for r in range(self.world)
         )
-        return Position("record", states, self.verdict["sentence"] if self.verdict else self.lost)
+        return Position("record", states, self._sentence())
+
+    def _sentence(self) -> str | None:
+        if self.verdict is None:
+            return self.lost
+        sentence, last = self.verdict["sentence"], self.verdict["last"]
+        beside = disagreement(self.recorder.parts(last)) if last is not None else None
+        return sentence if beside is None or beside in sentence else f"{beside} {sentence}"
 
     def _over(self) -> bool:
         return self.verdict is not None or self.lost is not None or len(self.states) == self.world

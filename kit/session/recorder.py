@@ -86,6 +86,16 @@ class Recorder:
             self._meta = replace(self._meta, notes=(*self._meta.notes, text))
             self._trace = None
 
+    def parts(self, operation: Operation) -> list[Operation]:
+        """All ranks' parts, by rank, of one known from a black box: so with a line and the first tensor alone."""
+        told = {operation.rank: operation}
+        for record in self._ranks:
+            for op in record.operations.values():
+                if op.match == operation.match and op.rank not in told:
+                    place = op.place and replace(op.place, file="")
+                    told[op.rank] = replace(op, regions=op.regions[:1], place=place)
+        return [told[rank] for rank in sorted(told)]
+
     @property
     def positions(self) -> list[Position]:
         return self._positions

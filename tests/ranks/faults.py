@@ -52,6 +52,12 @@ def raises(x: torch.Tensor) -> None:
     dist.all_reduce(x)
 
 
+def another_model() -> None:
+    mine = (2, 4) if dist.get_rank() == 1 else (3, 4)
+    for shape in (mine, (3,), (2, 3), (2,)):  # the root does not wait until the first has come
+        dist.broadcast(torch.ones(shape), 0)
+
+
 def exits(x: torch.Tensor) -> None:
     if dist.get_rank() == 1:
         os._exit(3)

@@ -95,6 +95,17 @@ def test_what_gloo_would_die_of(three: Cluster, function: Callable[..., Any], pa
     assert works(three)
 
 
+def test_a_rank_that_gloo_ends_is_laid_beside_those_that_went_on(three: Cluster) -> None:
+    at = rf"\(line {line(faults.another_model, 3)}\)"
+    pattern = (
+        rf"(rank 0 calls|ranks 0, 2 call) broadcast of 3 x 4 x float32 {at}, rank 1 calls broadcast of 2 x 4 x"
+        rf" float32 {at}: the shapes must be equal on every rank. rank 1 died in broadcast from rank 0 {at}: killed by SIGABRT."
+    )
+    with pytest.raises(RankError, match="^" + pattern):  # rank 2 may not have come to it
+        three.record(faults.another_model)
+    assert works(three)
+
+
 def test_a_rank_that_exits(three: Cluster) -> None:
     state = three.step(faults.exits, torch.ones(2)).finish()
     assert str(state[1]).startswith("rank 1 died: exited with code 3")
