@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # what a shell starts in its background ignores Ctrl-C, and so would all that tests press it for
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--demand-all"):
         config.pluginmanager.register(Demand(), "lockstep-demand")
 
