@@ -99,7 +99,8 @@ def test_a_rank_that_gloo_ends_is_laid_beside_those_that_went_on(three: Cluster)
     at = rf"\(line {line(faults.another_model, 3)}\)"
     pattern = (
         rf"(rank 0 calls|ranks 0, 2 call) broadcast of 3 x 4 x float32 {at}, rank 1 calls broadcast of 2 x 4 x"
-        rf" float32 {at}: the shapes must be equal on every rank. rank 1 died in broadcast from rank 0 {at}: killed by SIGABRT."
+        rf" float32 {at}: the shapes must be equal on every rank. rank 1 died in broadcast from rank 0 {at}:"
+        r" killed by SIGABRT."
     )
     with pytest.raises(RankError, match="^" + pattern):  # rank 2 may not have come to it
         three.record(faults.another_model)
