@@ -7,6 +7,7 @@ proved that it can do more. Nothing is fetched: BokehJS comes out of the install
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 6.0  # seconds until a Bokeh view that has not answered is taken for missing
 _said: set[str] = set()
+_brought: dict[float, float] = {}  # when BokehJS was last sent to a page, by when the page was loaded
 
 
 def said_once(sentence: str) -> str:
@@ -103,7 +105,7 @@ class Picture:
         import bokeh
 
         if not page["bokeh"]:
-            self._load()
+            self._load(page["since"])
         elif page["bokeh"] == bokeh.__version__:
             self._draw()
         else:
@@ -113,8 +115,13 @@ class Picture:
         if text := said_once(sentence):
             self._note.value = f"<span>{text}</span>"
 
-    def _load(self) -> None:
-        # two panels may both have found the page without it: the second one must not put another Bokeh over the first
+    def _load(self, page: float) -> None:
+        """Brings BokehJS, a megabyte, once for all panels of a page: they are all told when it is there."""
+        now = time.monotonic()
+        if now - _brought.get(page, -PATIENCE) < PATIENCE:
+            return
+        _brought[page] = now
+        # two kernels may have panels in one page: the second one must not put another Bokeh over the first
         self._script.run(f"if (!window.Bokeh) {{\n{_bokeh_script()}\n}}\nwindow.lockstepPage.tellAll();")
 
     def _draw(self) -> None:

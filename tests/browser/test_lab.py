@@ -7,7 +7,7 @@ HEADER = (
 )
 
 
-def moved(book, panel, control, limit=10_000):
+def moved(book, panel, control, limit=60_000):
     """Presses a control and waits for the next position. Returns the panel's words."""
     before = book.page.evaluate(HEADER)
     panel.locator(f".lsp-{control}").click()

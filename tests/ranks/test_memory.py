@@ -44,8 +44,10 @@ def test_data_parallel_holds_what_theory_says(ranks: Cluster, dtype: torch.dtype
     for rank, b in enumerate(sizes):
         account_of = run.holdings.of(rank)
         begin = [held for held in account_of if held.label == "backward begins"][-1]
-        # the reducer keeps its buckets, as large as all gradients, beside them
-        assert (begin.parameters, begin.gradients, begin.buffers) == (P * item, 0, P * item)
+        # the reducer keeps its buckets, as large as all gradients, beside them; it has also told the others their one
+        # size, an int32, which a thread of gloo may not have let go of yet
+        assert (begin.parameters, begin.gradients) == (P * item, 0)
+        assert begin.buffers in (P * item, P * item + 4)
         assert begin.optimizer_state == 2 * P * item + 4 * 4  # and a step counter for each of four parameters
         assert begin.activations == b * (I + H + O) * item + 2 * item
         assert run.peak(rank, MODEL).nbytes == 4 * P * item + 16

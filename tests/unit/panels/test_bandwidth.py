@@ -39,6 +39,16 @@ def test_bokeh_is_drawn_in_the_theme_of_the_page(monkeypatch):
     assert not picture._place.children and "ls-measured" in picture._svg.value
 
 
+def test_bokehjs_is_brought_once_for_all_panels_of_a_page(monkeypatch):
+    monkeypatch.setattr("kit.panels.embed._brought", {})
+    brought = []
+    for page in (1.0, 1.0, 2.0):
+        picture = BandwidthPicture(sweep(), None, None)
+        monkeypatch.setattr(picture._script, "run", lambda code, page=page: brought.append(page))
+        picture.heard({"bokeh": "", "dark": False, "since": page})
+    assert brought == [1.0, 2.0]
+
+
 def real(*shown, dark):
     from kit.views.sweep_bokeh import bandwidth_plot
 
