@@ -13,7 +13,8 @@ import torch.distributed as dist
 from kit.probe.later import Later
 from kit.probe.links.board import Board, Transfer
 
-WAKING = 2e-4  # s that a sleeper may come late: the last of a wait is spent awake
+HANDING = 1e-4  # s of Python from the end of a wait to the learner's next line, which is where the model's time is over
+WAKING = 4e-5  # s that a sleeper may come late: the last of a wait is spent awake
 FOLLOWS = 3e-4  # s of Python between two messages that the model has in its latency
 LATE = 5e-3  # s that a rank may be woken, or a message really come, too late without the next one's being late too
 ASKING = 2e-4  # s between two looks at the board
@@ -127,7 +128,7 @@ class Held(Later):
             except Exception as error:  # what the library raises reaches the rank that waits
                 self.fail(error)
                 return
-            sleep_until(due, awake)
+            sleep_until(due - HANDING, awake)
             self.finish()
 
     def _when_due(self, ended: float) -> float:

@@ -10,7 +10,8 @@ messages are not seen one by one.
 The real transfer goes at once, and its time is part of the slow one's: `wait` comes back when both are over. Whoever
 asks last knows when that is and tells the others (`board`), so nobody guesses. A message that follows another at once
 counts from that one's arrival by the model (`held.Pace`), so what this machine is late does not add up along a chain;
-but for that, nothing comes earlier than the model says after it was asked for.
+but for that, and for the moment that a result needs to get through Python (`held.HANDING`), nothing comes earlier than
+the model says after it was asked for.
 """
 
 from __future__ import annotations
