@@ -32,9 +32,9 @@ class Later(dist.Work):
         with self._settling:
             self.done.set()
             future, after = self.future, self._after
-        self._settle(future)
-        for call in after:
+        for call in after:  # first, while whoever waits for the future still does
             call()
+        self._settle(future)
 
     def after(self, call: Callable[[], None]) -> None:
         """Calls `call()` once it is done, in the thread that finishes it, or at once."""
