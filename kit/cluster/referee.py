@@ -1,9 +1,8 @@
 """What the host agent knows of a run: where every rank is, who waits for whom, when a motion is over.
 
 A state machine without sockets or clocks of its own: messages in, (destination, message) out, where a destination is
-a rank
-or 'kernel'. All events of all ranks pass through it in one order, which is what makes 'this rank waits' and 'this is a
-deadlock' facts and not guesses.
+a rank or 'kernel'. All events of all ranks pass through it in one order, which is what makes 'this rank waits' and
+'this is a deadlock' facts and not guesses.
 """
 
 from __future__ import annotations
@@ -236,14 +235,8 @@ class Referee:
 
     def _verdict(self, sentence: str, last: Operation | None = None) -> Deliveries:
         """last: what a dead rank was in; its partners may have gone on, and tell what they did of it when they end."""
-        told: Message = {
-            "kind": "verdict",
-            "run": self._run,
-            "sentence": sentence,
-            "states": self.states(),
-            "last": last,
-        }
-        return [("kernel", told)]
+        told = {"sentence": sentence, "states": self.states(), "last": last}
+        return [("kernel", {"kind": "verdict", "run": self._run, **told})]
 
     def _settle(self) -> Deliveries:
         """Ends the motion once no rank runs. A rank stopped by a signal does not: it cannot."""

@@ -35,7 +35,19 @@ class AsOptimizer(Optimizer):
         self._work()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets all gradients. `set_to_none` is what it always does."""
         self._forget()
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """ValueError once it is made: what is trained is settled when the model is sharded."""
+        if hasattr(self, "_work"):
+            raise ValueError("what is trained is settled when the model is sharded: pass groups=[...] there")
+        super().add_param_group(param_group)
+
     def state_dict(self) -> dict[str, Any]:
+        """NotImplementedError: each rank has a share of the moments, and torch's form has no place for shares."""
         raise NotImplementedError("the moments are this rank's shares: save the weights inside `with zero.whole():`")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """NotImplementedError, as `state_dict`; groups that were loaded would no longer be those that are looked up."""
+        raise NotImplementedError("the moments are this rank's shares: load the weights inside `with zero.whole():`")

@@ -10,6 +10,7 @@ import torch
 from torch.nn import Parameter
 
 from kit.parallel.adamw import DEFAULTS, Moments, adamw_
+from kit.parallel.as_optimizer import AsOptimizer
 from kit.parallel.refusals import check_choices, grouped, listed
 
 OPTIONS: list[dict[str, Any]] = [{}, {"lr": 0.1, "betas": (0.5, 0.7), "eps": 1e-3, "weight_decay": 0.3}]
@@ -133,3 +134,20 @@ def test_groups_that_are_none_and_parameters_twice_are_refused() -> None:
 def test_complex_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="p is complex"):
         check_choices({Parameter(torch.zeros(2, dtype=torch.complex64)): "p"}, 0, "fp32", "error")
+
+
+def test_a_schedule_writes_to_the_groups_that_are_looked_up_and_nothing_replaces_them() -> None:
+    groups, called = grouped({Parameter(torch.zeros(2)): "w"}, None, {"lr": 0.5}), []
+    optimizer = AsOptimizer(groups, lambda: called.append("step"), lambda: called.append("forget"), lambda norm: norm)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+    optimizer.step()
+    optimizer.zero_grad()
+    schedule.step()
+    assert called == ["step", "forget"] and groups[0]["lr"] == 0.25
+    for replaced in (optimizer.state_dict, lambda: optimizer.load_state_dict({})):
+        with pytest.raises(NotImplementedError, match="with zero.whole"):
+            replaced()
+    with pytest.raises(ValueError, match="settled when the model is sharded"):
+        optimizer.add_param_group({"params": [Parameter(torch.zeros(1))]})
+    with pytest.raises(ValueError, match="takes no closure"):
+        optimizer.step(lambda: 0.0)  # type: ignore[arg-type]
