@@ -75,7 +75,9 @@ class _Run:
                 while not self._over():
                     self.news.wait(0.2)
                 if self.verdict is not None:
-                    self.news.wait_for(lambda: len(self.states) == self.world, LAST_WORDS)
+                    died = self.verdict["last"] is not None  # it ends no more, and what the others did of it counts
+                    limit = 4 * LAST_WORDS if died else LAST_WORDS
+                    self.news.wait_for(lambda: len(self.states) >= self.world - died, limit)
         except KeyboardInterrupt:
             self.conductor.broke("the run was interrupted")
             raise
