@@ -6,9 +6,17 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+from tests.plan import Plan
+
+pytest_plugins = ["tests.clusters"]
+
 TESTS = Path(__file__).parent
+
+hypothesis.settings.register_profile("lockstep", deadline=None)  # a busy machine is slow, not wrong
+hypothesis.settings.load_profile("lockstep")
 SECONDS = {"unit": 60, "ranks": 120, "labs": 600, "mutants": 300, "browser": 180}  # a test may take, by folder
 
 
@@ -26,13 +34,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail unless every kind of test ran, and no browser test was skipped; what fails outside unit is"
         " tried once more, and named",
     )
+    group.addoption(
+        "--quick", action="store_true", help="every unit test, and the first of each file with ranks: two minutes"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # what a shell starts in its background ignores Ctrl-C, and so would all that tests press it for
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.getoption("--demand-all"):
-        config.pluginmanager.register(Demand(), "lockstep-demand")
+    if not hasattr(config, "workerinput"):  # with several workers the first process does not test, it reports
+        config.pluginmanager.register(Plan(config, kind_of_id), "lockstep-plan")
+        if config.getoption("--demand-all"):
+            config.pluginmanager.register(Demand(), "lockstep-demand")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -58,12 +71,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(SECONDS[kind]))
         if kind != "unit" and config.getoption("--demand-all"):  # real processes, which a shared machine can stall
             item.add_marker(pytest.mark.flaky(reruns=1))
+    if config.getoption("--quick"):
+        kept = quick(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
     # quick ones first: a mistake shows early
     items.sort(key=lambda item: list(SECONDS).index(_kind(item.path)))
 
 
+def quick(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Every unit test, and of each file of tests with ranks the first."""
+    first = {item.path: item for item in reversed(items) if _kind(item.path) in ("ranks", "mutants")}
+    return [item for item in items if _kind(item.path) == "unit" or first.get(item.path) is item]
+
+
+def kind_of_id(test: str) -> str:
+    return _kind(TESTS.parent / test.partition("::")[0])
+
+
 def _kind(path: Path) -> str:
-    return path.relative_to(TESTS).parts[0]
+    """'ranks' for tests/ranks/... and for tests/topics/zero/ranks/...: the folder says how a test is run."""
+    parts = path.relative_to(TESTS).parts
+    return parts[2] if parts[0] == "topics" else parts[0]
 
 
 class Demand:
@@ -76,7 +105,7 @@ class Demand:
         self.again: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        kind = Path(report.nodeid.partition("::")[0]).parts[1]
+        kind = kind_of_id(report.nodeid)
         if report.when == "call" and report.passed:
             self.passed[kind] += 1
         if report.skipped:

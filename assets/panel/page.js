@@ -47,7 +47,12 @@
 
   function showRanks(source) { // long code opens where the ranks are
     const code = source.querySelector(".ls-code"), top = source.querySelector(".ls-top");
-    if (code && top) code.scrollTop += top.getBoundingClientRect().top - code.getBoundingClientRect().top;
+    if (!code || !top) return;
+    const place = element => element.getBoundingClientRect();
+    code.scrollTop += place(top).top - place(code).top;
+    const here = [...code.querySelectorAll(".ls-here")]; // lines that go on below may have pushed ranks out of sight
+    const below = here.length ? place(here.at(-1)).bottom - place(code).bottom : 0;
+    if (below > 0) code.scrollTop += Math.min(below, place(here[0]).top - place(code).top);
   }
 
   function watch(panel) {

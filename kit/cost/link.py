@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+import numpy.typing as npt
 
 from kit.cost import network
-from kit.cost.simulate import USUAL, Algorithm
+from kit.cost.network import USUAL, Algorithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def message(n: int, nbytes: float, latency: float, bandwidth: float) -> float:
     return network.message(nbytes, latency, bandwidth)
 
 
-def fit(
+def fit_link(
     operation: str, ranks: int, sizes: Sequence[float], seconds: Sequence[float], formula: Algorithm | None = None
 ) -> Fit:
     """Latency and bandwidth so that the formula comes closest to the measured times.
@@ -86,7 +87,7 @@ def fit(
     return Fit(alpha, 1 / beta if beta > 0 else float("inf"), operation, ranks, name, median(off), note)
 
 
-def _not_negative(columns: np.ndarray) -> tuple[float, float, str]:
+def _not_negative(columns: npt.NDArray[np.float64]) -> tuple[float, float, str]:
     """The alpha, beta >= 0 for which columns @ (alpha, beta) comes nearest to 1, and what had to be held."""
     target = np.ones(len(columns))
     scale = np.linalg.norm(columns, axis=0)  # seconds and seconds per byte differ by many powers of ten

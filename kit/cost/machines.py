@@ -49,11 +49,6 @@ class Machine:
     inside: float  # of one accelerator, to the others of its node
     between: float  # of one node, to other nodes
 
-    @property
-    def between_each(self) -> float:
-        """Bytes per second between nodes that one accelerator has when all of its node send."""
-        return self.between / self.per_node
-
 
 ACCELERATORS: Mapping[str, Accelerator] = {
     "A100-40": Accelerator("A100 40 GB", 40 * GIB, 19.5 * T, 156 * T, 312 * T),  # A

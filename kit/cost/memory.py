@@ -1,12 +1,10 @@
-"""Bytes that one rank holds while it trains: weights, gradients, optimizer and activations, by formula.
+"""How large a GPT is, and what its layers keep from forward to backward, by formula.
 
-Letters: P parameters, N ranks, L layers, b batch, s sequence, h channels, a heads, t ranks of a tensor parallel group.
-Everything is counted in bytes (GB: divide by 10**9) and comes on top of buckets, the layer in hand, the libraries' own
-memory and what the allocator cannot use. ValueError for what makes no sense.
+Letters: P parameters, L layers, b batch, s sequence, h channels, a heads, t ranks of a tensor parallel group. Memory is
+counted in bytes (GB: divide by 10**9). What weights, gradients and optimizer take up is in `kit.topics.zero.cost`.
+ValueError for what makes no sense.
 
 Sources, cited below by these letters:
-R   S. Rajbhandari, J. Rasley, O. Ruwase, Y. He, ZeRO: memory optimizations toward training trillion parameter models
-    (2020), section 3 and figure 1: the three stages
 K   V. Korthikanti and others, Reducing activation recomputation in large transformer models (2022), section 4:
     activations of a layer, tensor and sequence parallel, selective recomputation
 N   D. Narayanan and others, Efficient large-scale language model training on GPU clusters (2021): parameters of a GPT
@@ -15,77 +13,9 @@ G   A. Radford and others, Language models are unsupervised multitask learners (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
-STAGES = (0, 1, 2, 3)  # 0: plain data parallel
 Recomputation = Literal["none", "selective", "full"]
-
-
-@dataclass(frozen=True, slots=True)
-class Precision:
-    """Bytes that each parameter needs, in three kinds."""
-
-    weight: int
-    gradient: int
-    optimizer: int  # k of R
-
-
-MIXED = Precision(2, 2, 12)  # 16 bits; the optimizer keeps fp32 weights and two moments, so k = 12 (R)
-FP32 = Precision(4, 4, 8)  # no copy of the weights to keep, so k = 8; autocast, too: its weights stay fp32
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """Bytes of one rank that do not depend on the batch."""
-
-    weights: int
-    gradients: int
-    optimizer: int
-
-    @property
-    def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer
-
-
-def model_state(
-    parameters: int,
-    *,
-    ranks: int = 1,
-    stage: int = 0,
-    precision: Precision = MIXED,
-    rank: int = 0,
-    padded: bool = False,
-) -> State:
-    """Weights, gradients and optimizer state that `rank` holds, in whole bytes, for any N (R).
-
-    stage 0 (data parallel): (2 + 2 + k) P. 1 shards the optimizer: 4P + kP/N. 2 the gradients too: 2P + (2 + k)P/N.
-    3 the weights too: (4 + k)P/N. In fp32: 16P; 8P + 8P/N; 4P + 12P/N; 16P/N.
-    Shards are those of `share`; rank 0 holds the largest.
-    """
-    if stage not in STAGES:
-        raise ValueError(f"stage is 0 (plain data parallel), 1, 2 or 3, not {stage!r}")
-    if not isinstance(precision, Precision):
-        raise ValueError(f"precision is MIXED or FP32 of kit.cost.memory, or a Precision, not {precision!r}")
-    mine = share(parameters, ranks, rank=rank, padded=padded)
-    return State(
-        weights=precision.weight * (mine if stage >= 3 else parameters),
-        gradients=precision.gradient * (mine if stage >= 2 else parameters),
-        optimizer=precision.optimizer * (mine if stage >= 1 else parameters),
-    )
-
-
-def share(parameters: int, ranks: int, *, rank: int = 0, padded: bool = False) -> int:
-    """Elements of one rank's shard of P.
-
-    As `torch.tensor_split` cuts, the first P mod N ranks have one more; `padded`: all have as many as the first, so
-    that collectives of equal pieces can be used, and the last shard ends in zeros.
-    """
-    if not (parameters >= 0 and ranks >= 1):  # a NaN is not either
-        raise ValueError(f"0 parameters or more are shared by 1 rank or more, not {parameters} by {ranks}")
-    if not 0 <= rank < ranks:
-        raise ValueError(f"rank {rank} is none of {ranks} ranks: they go from 0 to {ranks - 1}")
-    return -(-parameters // ranks) if padded else parameters // ranks + (rank < parameters % ranks)
 
 
 def gpt_parameters(
@@ -164,14 +94,3 @@ def activations(*, layers: int, recomputation: Recomputation = "none", **layer: 
         raise ValueError(f"a model has at least one layer, not {layers}")
     in_hand = activations_per_layer(recomputation="none", **layer) if recomputation == "full" else 0.0
     return layers * activations_per_layer(recomputation=recomputation, **layer) + in_hand
-
-
-def layer_in_hand(parameters: int, layers: int, precision: Precision = MIXED) -> int:
-    """Bytes of the whole layer that stage 3 gathers to compute with, its whole gradients included; rounded up.
-
-    Layers of equal size; fetching the next one early doubles the weights. FSDP's documentation calls it the unsharded
-    parameters of one unit.
-    """
-    if not layers >= 1:
-        raise ValueError(f"a model has at least one layer, not {layers}")
-    return (precision.weight + precision.gradient) * -(-parameters // layers)

@@ -20,6 +20,10 @@ NT   NVIDIA nccl-tests, doc/PERFORMANCE.md: bandwidths
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+Algorithm = Callable[[int, float, float, float], float]  # (n, nbytes, latency, bandwidth) -> seconds
+
 
 def message(nbytes: float, latency: float, bandwidth: float) -> float:
     """One message: a + S b (H)."""
@@ -54,7 +58,7 @@ def halving_doubling_all_reduce(n: int, nbytes: float, latency: float, bandwidth
     """
     a, b = _model(n, nbytes, latency, bandwidth)
     steps = n.bit_length() - 1
-    p = 2**steps
+    p = 1 << steps
     inner = 2 * steps * a + 2 * (p - 1) / p * nbytes * b
     return inner if p == n else inner + 2 * (a + nbytes * b)
 
@@ -73,26 +77,6 @@ def tree_reduce(n: int, nbytes: float, latency: float, bandwidth: float) -> floa
 def tree_all_reduce(n: int, nbytes: float, latency: float, bandwidth: float) -> float:
     """2 ceil(log2 n)(a + S b): a reduce to one rank, then a broadcast, not pipelined."""
     return 2 * tree_broadcast(n, nbytes, latency, bandwidth)
-
-
-def double_tree_all_reduce(n: int, nbytes: float, latency: float, bandwidth: float) -> float:
-    """2 ceil(log2 n) a + 2 S b: what two complementary binary trees come near to, for large buffers cut finely (SST).
-
-    The latency of a tree with the bandwidth of a ring. The pieces are not modelled, so it is a bound from below.
-    """
-    a, b = _model(n, nbytes, latency, bandwidth)
-    return 2 * _rounds(n) * a + 2 * nbytes * b if n > 1 else 0.0
-
-
-def chain_broadcast(n: int, nbytes: float, latency: float, bandwidth: float, pieces: int = 1) -> float:
-    """(n - 2 + k)(a + S/k b) for k pieces: each rank passes one on while it takes the next (SST).
-
-    With many pieces and little latency it comes near S b, whatever n: the bus bandwidth of a broadcast.
-    """
-    a, b = _model(n, nbytes, latency, bandwidth)
-    if pieces < 1:
-        raise ValueError(f"a buffer has at least one piece, not {pieces}")
-    return (n - 2 + pieces) * (a + nbytes / pieces * b) if n > 1 else 0.0
 
 
 def pairwise_all_to_all(n: int, nbytes: float, latency: float, bandwidth: float) -> float:
@@ -123,6 +107,21 @@ def dissemination_barrier(n: int, nbytes: float, latency: float, bandwidth: floa
     """
     a, _ = _model(n, nbytes, latency, bandwidth)
     return _rounds(n) * a
+
+
+# what a library runs for a collective unless somebody knows better
+USUAL: Mapping[str, Algorithm] = {
+    "all_reduce": ring_all_reduce,
+    "all_gather": ring_all_gather,
+    "reduce_scatter": ring_reduce_scatter,
+    "broadcast": tree_broadcast,
+    "reduce": tree_reduce,
+    "gather": root_gather,
+    "scatter": root_scatter,
+    "all_to_all": pairwise_all_to_all,
+    "barrier": dissemination_barrier,
+    "monitored_barrier": dissemination_barrier,
+}
 
 
 def algorithm_bandwidth(nbytes: float, seconds: float) -> float:

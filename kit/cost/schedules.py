@@ -1,4 +1,4 @@
-"""Who sends how much to whom in which round: the reference collectives of `kit.parallel` as plain numbers.
+"""Who sends how much to whom in which round: the reference collectives of the topic as plain numbers.
 
 Each function yields the rounds of one collective on n ranks (from 0) for a buffer of `count` elements, cut into chunks
 as `torch.tensor_split` does. In a round a rank sends one message at most and receives one at most, and goes on when
@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
 
 
 class Round(NamedTuple):
     """Messages that are under way at the same time: message i goes from source[i] to destination[i]."""
 
-    source: np.ndarray
-    destination: np.ndarray
-    elements: np.ndarray
+    source: Ints
+    destination: Ints
+    elements: Ints
 
 
 def ring_reduce_scatter(n: int, count: int, shift: int = 1) -> Iterator[Round]:
@@ -118,7 +121,7 @@ SCHEDULES: dict[str, Callable[[int, int], Iterator[Round]]] = {
 }
 
 
-def _chunks(n: int, count: int) -> np.ndarray:
+def _chunks(n: int, count: int) -> Ints:
     return count // n + (np.arange(n) < count % n)
 
 

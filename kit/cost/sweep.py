@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import kit
+from kit import shown
 from kit.cost import network
-from kit.cost.link import Fit, Link, fit, formula_of
-from kit.cost.simulate import Algorithm
+from kit.cost.link import Fit, Link, fit_link, formula_of
+from kit.cost.network import Algorithm
+from kit.tables import html_table, text_table
+
+if TYPE_CHECKING:
+    from kit.cost.network import Algorithm
 
 VERSION = 1
 Pair = Link | tuple[float, float]  # latency in s, bandwidth in bytes per second
@@ -71,6 +74,7 @@ class Sweep:
     started: str = ""  # ISO 8601, UTC
     software: str = ""
     notes: tuple[str, ...] = ()  # what a reader must know: interrupted, a throttled link, what the times contain
+    about: str = ""  # of one that was recorded elsewhere, that it is
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -90,7 +94,7 @@ class Sweep:
         (`kit.cost.network.tree_all_reduce`, ...). Raises ValueError for an operation not measured at two sizes.
         """
         rows = self.of(operation)
-        return fit(operation, self.ranks, [row.nbytes for row in rows], [row.seconds for row in rows], formula)
+        return fit_link(operation, self.ranks, [row.nbytes for row in rows], [row.seconds for row in rows], formula)
 
     def predict(
         self,
@@ -110,9 +114,9 @@ class Sweep:
     def plot(self, operations: str | Sequence[str] | None = None, link: Pair | None = None) -> Any:
         """Time and bus bandwidth over size, both axes logarithmic, with the fit; and what `link` predicts, dashed.
 
-        A widget in a notebook, words elsewhere. `kit.views.bandwidth_plot` makes the same as a plain Bokeh figure.
+        A widget in a notebook, words elsewhere; `kit.plot.bandwidth_figure` describes the picture.
         """
-        return kit.plot_of(self, operations, link)
+        return shown.plot(self, operations, link)
 
     def save(self, path: str | Path) -> Path:
         """Writes JSON that `load` reads back exactly."""
@@ -137,26 +141,16 @@ class Sweep:
             raise ValueError(f"{path} is a broken sweep: {error}") from error
 
     def __str__(self) -> str:
-        lines = [_HEADS, *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(_HEADS))]
-        table = ("  ".join(_aligned(cell, i, widths[i]) for i, cell in enumerate(line)).rstrip() for line in lines)
-        return "\n".join([self._title(), *table, *self.notes])
+        return text_table(self._title(), self._table(), self.notes)
 
     def __repr__(self) -> str:  # what a notebook without HTML, and papermill, show
         return str(self)
 
     def _repr_html_(self) -> str:
-        def line(cells: Sequence[str], tag: str) -> str:
-            aligned = (f"text-align:{'left' if i == 0 else 'right'}" for i in range(len(cells)))
-            inner = (f"<{tag} style='{a}'>{escape(c)}</{tag}>" for a, c in zip(aligned, cells, strict=True))
-            return f"<tr>{''.join(inner)}</tr>"
+        return f"<div class='ls-sweep'>{html_table(self._title(), self._table(), self.notes)}</div>"
 
-        body = "".join(line(_cells(row), "td") for row in self.rows)
-        notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes)
-        return (
-            f"<div class='ls-sweep'><div style='font-weight:600;margin-bottom:4px'>{escape(self._title())}</div>"
-            f"<table aria-label='{escape(self._title(), quote=True)}'>{line(_HEADS, 'th')}{body}</table>{notes}</div>"
-        )
+    def _table(self) -> list[tuple[str, ...]]:
+        return [_HEADS, *(_cells(row) for row in self.rows)]
 
     def _title(self) -> str:
         kinds = "/".join(dict.fromkeys(device.partition(":")[0] for device in self.devices))
@@ -193,10 +187,6 @@ def _cells(row: Row) -> tuple[str, ...]:
     times = (time_text(seconds) for seconds in (row.seconds, row.fastest, row.slowest))
     speeds = (speed_text(speed) for speed in (row.algbw, row.busbw))
     return (row.operation, size_text(row.nbytes), *times, *speeds)
-
-
-def _aligned(cell: str, column: int, width: int) -> str:
-    return cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
 def _tuples(found: dict[str, Any], *names: str) -> dict[str, tuple[Any, ...]]:

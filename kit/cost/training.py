@@ -1,4 +1,4 @@
-"""What a training step costs: flops, elements that each rank sends, seconds on a link; and rules for learning rates.
+"""What a training step costs: flops, elements that each rank sends; and rules for learning rates.
 
 Letters: P parameters, N ranks, L layers, C channels, T tokens of a sequence, m micro-batches. `stage`: 0 for plain
 data parallel, 1 to 3 for the stages of ZeRO. Elements, not bytes: multiply by the size of one as it is sent.
@@ -15,14 +15,10 @@ KR   A. Krizhevsky, One weird trick for parallelizing convolutional neural netwo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
-from kit.cost import network
-from kit.cost.memory import STAGES
-from kit.cost.simulate import USUAL, Algorithm
+STAGES = (0, 1, 2, 3)  # of ZeRO; 0: plain data parallel
 
 
 def flops_per_token(*, parameters: int, layers: int, channels: int, sequence: int) -> float:
@@ -66,81 +62,6 @@ def elements_sent(
         raise ValueError("every_micro_batch is for stage 0: the other stages have it decided already")
     rounds = {0: 2 * (micro_batches if every_micro_batch else 1), 1: 2, 2: micro_batches + 1, 3: 3 * micro_batches}
     return rounds[stage] * parameters * (ranks - 1) / ranks
-
-
-def elements_sent_by_zero_redundancy_optimizer(*, parameters: int, ranks: int) -> float:
-    """3P (N-1)/N: torch's ZeroRedundancyOptimizer has DDP all-reduce, then broadcasts every rank's shard of weights.
-
-    A broadcast as a chain: a rank sends its own shard and passes on all others but the one it is last for. So its
-    values are those of stage 1, its traffic is not.
-    """
-    _checked(parameters, ranks, 1, 1)
-    return 3 * parameters * (ranks - 1) / ranks
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """`count` equal operations of a step, each over a whole buffer of `elements`."""
-
-    operation: str  # 'all_reduce', 'reduce_scatter', 'all_gather'
-    count: int
-    elements: float
-
-
-def collectives(
-    *, parameters: int, ranks: int, stage: int = 0, micro_batches: int = 1, pieces: int = 1, keep_last: bool = False
-) -> tuple[Collective, ...]:
-    """The operations of one step, everything in `pieces` equal buffers: buckets, or the L layers of stage 3.
-
-    Stage 3 gathers each piece for the forward and again for the backward pass, 2L times; 2L - 1 with `keep_last`, where
-    the last layer stays until its backward pass, which comes next.
-    """
-    _checked(parameters, ranks, stage, micro_batches)
-    _at_least(1, pieces=pieces)
-    if keep_last and stage != 3:
-        raise ValueError("keep_last is for stage 3: the other stages gather no layer")
-    m, size = micro_batches, parameters / pieces
-    if stage == 0:
-        return (Collective("all_reduce", pieces, size),)
-    if stage < 3:
-        reduced = pieces if stage == 1 else m * pieces
-        return Collective("reduce_scatter", reduced, size), Collective("all_gather", pieces, size)
-    gathered = m * (2 * pieces - (1 if keep_last else 0))
-    return Collective("all_gather", gathered, size), Collective("reduce_scatter", m * pieces, size)
-
-
-def communication_seconds(
-    *,
-    parameters: int,
-    ranks: int,
-    latency: float,
-    bandwidth: float,
-    stage: int = 0,
-    micro_batches: int = 1,
-    pieces: int = 1,
-    keep_last: bool = False,
-    itemsize: int = 4,
-    algorithms: Mapping[str, Algorithm] | None = None,
-) -> float:
-    """Seconds of a step's collectives one after another, by the alpha-beta model (`kit.cost.network`).
-
-    latency in s, bandwidth in bytes/s of each rank's link; algorithms: other ones than the rings, by operation. What
-    computing hides of it: `kit.cost.overlap`.
-    """
-    _at_least(1, itemsize=itemsize)
-    by_name = {**USUAL, **(algorithms or {})}
-    network.message(0, latency, bandwidth)  # checks both
-    return sum(
-        one.count * by_name[one.operation](ranks, one.elements * itemsize, latency, bandwidth)
-        for one in collectives(
-            parameters=parameters,
-            ranks=ranks,
-            stage=stage,
-            micro_batches=micro_batches,
-            pieces=pieces,
-            keep_last=keep_last,
-        )
-    )
 
 
 def scaled_rate(rate: float, *, ranks: int, rule: Literal["linear", "sqrt", "same"] = "linear") -> float:

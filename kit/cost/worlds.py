@@ -10,17 +10,20 @@ on 4,096 ranks, 33.5 million messages, 0.6 s and less memory, because beyond `KE
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kit.cost import network
-from kit.cost.schedules import SCHEDULES, Round
-from kit.cost.written import Message, written
-from kit.trace.facts import Meta, Trace
+from kit.cost.schedules import SCHEDULES, Ints, Round
+from kit.trace.facts import Meta, Operation, RankTrace, Trace
 
-Timed = tuple[Round, np.ndarray, np.ndarray]  # the round, when each of its messages began, when it ended
+Floats = npt.NDArray[np.float64]
+Timed = tuple[Round, Floats, Floats]  # the round, when each of its messages began, when it ended
 KEPT = 5_000_000  # messages whose times are kept, about 24 bytes each; beyond it a world knows its totals alone
 DRAWN = 200_000  # operations that a Trace may be made of
 
@@ -35,9 +38,9 @@ class World:
     itemsize: int
     latency: float
     bandwidth: float
-    finish: np.ndarray  # when each rank is done
-    bytes_sent: np.ndarray
-    bytes_received: np.ndarray
+    finish: Floats  # when each rank is done
+    bytes_sent: Ints
+    bytes_received: Ints
     messages: int
     rounds: int
     notes: tuple[str, ...] = ()
@@ -79,7 +82,7 @@ class World:
             raise ValueError(
                 f"a trace of {inside:,} operations is too large (the limit is {DRAWN:,}): ask for trace(first={most})"
             )
-        return written(self._meta(shown), self.ranks, self._messages(shown), self.starts)
+        return _written(self._meta(shown), self.ranks, self._messages(shown), self.starts)
 
     def _messages(self, shown: int) -> Iterator[list[Message]]:
         """Round by round, the messages that one of the first `shown` ranks sends or receives."""
@@ -115,10 +118,9 @@ def simulated(
 ) -> World:
     """What a reference collective would do on `ranks` ranks, each with a link of its own.
 
-    collective: a name of `kit.cost.schedules.SCHEDULES`, the algorithm of that name in kit.parallel. nbytes: the whole
-    buffer S, in elements of `itemsize` bytes. latency in s, bandwidth in bytes/s. node, between: ranks live in nodes of
-    so many, and messages from node to node have this latency and bandwidth instead. starts: when each rank arrives, in
-    s; None: all at 0.
+    collective: a name of `kit.cost.schedules.SCHEDULES`. nbytes: the whole buffer S, in elements of `itemsize` bytes.
+    latency in s, bandwidth in bytes/s. node, between: ranks live in nodes of so many, and messages from node to node
+    have this latency and bandwidth instead. starts: when each rank arrives, in s; None: all at 0.
 
     On equal links and with S divisible by n this is the closed form of `kit.cost.network`; on unequal ones, for other S
     and for late ranks it is what the closed form cannot say. Raises ValueError for what makes no sense.
@@ -187,10 +189,86 @@ class _Links:
             slow = f"latency {between[0] * 1e6:g} µs, bandwidth {between[1] / 1e9:g} GB/s"
             self.notes = (f"nodes of {node} ranks, between them {slow}",)
 
-    def seconds(self, one: Round, nbytes: np.ndarray) -> np.ndarray:
+    def seconds(self, one: Round, nbytes: Ints) -> Floats:
         latency, bandwidth = self._inside
-        inside: np.ndarray = latency + nbytes / bandwidth
+        inside: Floats = latency + nbytes / bandwidth
         if self._node is None or self._between is None:
             return inside
         crosses = one.source // self._node != one.destination // self._node
         return np.where(crosses, self._between[0] + nbytes / self._between[1], inside)
+
+
+class Message(NamedTuple):
+    """One message: bytes, and when it was under way in seconds."""
+
+    source: int
+    destination: int
+    nbytes: int
+    began: float
+    ended: float
+
+
+def _written(meta: Meta, world: int, rounds: Iterable[Sequence[Message]], starts: Sequence[float] | None) -> Trace:
+    """The first meta.world of `world` ranks as a trace of mode 'predicted'; times in nanoseconds from 0.
+
+    rounds: a rank issues its receive and its send of a round together and waits for both. starts: when each rank
+    arrives, in s; None: all at 0.
+    """
+    shown = meta.world
+    writer = _Writer(world, [0] * shown if starts is None else [_ns(start) for start in starts[:shown]])
+    for messages in rounds:
+        writer.round(messages)
+    ranks = tuple(
+        RankTrace(rank, operations=tuple(writer.operations[rank]), active=((0, writer.clock[rank]),))
+        for rank in range(shown)
+    )
+    return Trace(meta, ranks)
+
+
+class _Writer:
+    def __init__(self, world: int, clock: list[int]) -> None:
+        self.everyone = tuple(range(world))
+        self.clock = clock
+        self.operations: list[list[Operation]] = [[] for _ in clock]
+        self.counts: Counter[tuple[int, int]] = Counter()
+
+    def round(self, messages: Sequence[Message]) -> None:
+        ends: dict[int, int] = {}
+        for name in ("recv", "send"):  # in the order in which `exchange` posts and awaits them
+            for message in messages:
+                rank = message.destination if name == "recv" else message.source
+                if rank < len(self.clock):
+                    ends[rank] = self.add(name, rank, message, ends.get(rank, self.clock[rank]))
+        for message in messages:
+            self.counts[message.source, message.destination] += 1
+        for rank, end in ends.items():
+            self.clock[rank] = end
+
+    def add(self, name: str, rank: int, message: Message, waited_from: int) -> int:
+        """Notes one side of a message; returns until when the rank has waited."""
+        source, destination, nbytes, began, ended = message
+        end = max(waited_from, _ns(ended))
+        self.operations[rank].append(
+            Operation(
+                rank=rank,
+                index=len(self.operations[rank]),
+                name=name,
+                group="0",
+                ranks=self.everyone,
+                match=f"0/p/{source}>{destination}/0/{self.counts[source, destination]}",
+                place=None,
+                regions=(),
+                payload=nbytes,
+                issued=self.clock[rank],
+                began=_ns(began),
+                ended=_ns(ended),
+                waits=((waited_from, end),) if end > waited_from else (),
+                peer=source if name == "recv" else destination,
+                tag=0,
+            )
+        )
+        return end
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -1,1 +1,29 @@
 """The readable GPT that the labs train, and the text it is trained on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit import lazy
+
+if TYPE_CHECKING:
+    from kit.gpt.data import Characters as Characters
+    from kit.gpt.data import batches as batches
+    from kit.gpt.data import corpus as corpus
+    from kit.gpt.data import random_batches as random_batches
+    from kit.gpt.model import GPT as GPT
+    from kit.gpt.model import GPTConfig as GPTConfig
+    from kit.gpt.shards import open_shards as open_shards
+    from kit.gpt.shards import write_shards as write_shards
+    from kit.gpt.train import training as training
+
+if not TYPE_CHECKING:  # loaded on first use: a rank that imports a submodule must not load the rest
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "data": "Characters batches corpus random_batches",
+            "model": "GPT GPTConfig",
+            "shards": "open_shards write_shards",
+            "train": "training",
+        },
+    )

@@ -1,4 +1,4 @@
-"""From text to batches: a token for each character, a part kept for validation, windows of the rest.
+"""From a text to batches: a token for each character, a part kept for validation, windows of the rest.
 
 Letters: B batch, T sequence (one window), N ranks. Tokens lie on the CPU in one flat row: a tensor, a numpy array, or
 the files of `kit.gpt.shards`. Batches are drawn from the arguments alone, so they can be drawn again.
@@ -6,17 +6,16 @@ the files of `kit.gpt.shards`. Batches are drawn from the arguments alone, so th
 
 from __future__ import annotations
 
+import os
+import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-
-from kit.gpt.corpus import corpus
-
-__all__ = ["Batch", "Characters", "Tokens", "batches", "corpus", "random_batches", "split", "windows"]
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # tokens (B, T) and their targets (B, T): the tokens one place on
 
@@ -26,6 +25,89 @@ class Tokens(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, places: slice, /) -> Any: ...
+
+
+SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+CHARACTERS, DISTINCT = 1_115_394, 65  # of Shakespeare, to know that it arrived whole
+SECONDS = 20  # until a download is given up
+_OFFLINE = "corpus('python') needs no network, corpus('a/file.txt') reads a file of yours"
+
+
+def corpus(name: str | Path = "python", folder: Path | None = None) -> str:
+    """A text to train on, as one string.
+
+    'python': the language reference in `pydoc_data.topics`, about 0.46 million characters; which ones exactly depends
+    on the version of Python. 'shakespeare': 1,115,394 characters, 65 distinct, downloaded once and kept in `folder`
+    (None: this user's cache). Anything else is the path of a UTF-8 text file.
+
+    Only 'shakespeare' uses a network, and only the first time: fetch it before ranks read it. Raises ConnectionError
+    where it cannot be downloaded; ValueError for a file that is not there, is empty or is not text, and for a
+    Shakespeare that is not whole.
+    """
+    if name == "python":
+        return _language_reference()
+    if name == "shakespeare":
+        return _shakespeare(_cache() if folder is None else Path(folder))
+    return _read(Path(name))
+
+
+def _language_reference() -> str:
+    from pydoc_data.topics import topics
+
+    return "\n\n".join(topics[topic] for topic in sorted(topics))
+
+
+def _shakespeare(folder: Path) -> str:
+    kept = folder / "shakespeare.txt"
+    if not kept.exists():
+        _keep(_checked(_download(SHAKESPEARE), SHAKESPEARE), kept)
+    return _checked(_read(kept), str(kept))
+
+
+def _download(address: str) -> str:
+    try:
+        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+            found: bytes = answer.read()
+    except OSError as error:  # no network, no such name, a time-out, an answer that is not a page
+        raise ConnectionError(f"Shakespeare could not be downloaded ({error}): {_OFFLINE}") from error
+    return found.decode("utf-8", errors="replace")  # `_checked` tells whether it is the text
+
+
+def _checked(text: str, source: str) -> str:
+    if (len(text), len(set(text))) != (CHARACTERS, DISTINCT):
+        raise ValueError(
+            f"{source} has {len(text):,} characters, {len(set(text))} distinct, where Shakespeare has"
+            f" {CHARACTERS:,} and {DISTINCT}: delete it if it is a file, or else {_OFFLINE}"
+        )
+    return text
+
+
+def _keep(text: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # into place in one move: another process may look for it now, or this one may be stopped half-way
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(text.encode())
+    beside.replace(path)
+
+
+def _read(path: Path) -> str:
+    if not path.is_file():
+        raise ValueError(
+            f"there is no file {str(path)!r}, and no text of that name: corpus takes 'python', 'shakespeare' or a path"
+        )
+    try:
+        text = path.read_bytes().decode("utf-8")  # line ends stay as they are: they count
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text ({error.reason} at byte {error.start}): convert it first"
+        ) from error
+    if not text:
+        raise ValueError(f"{path} is empty: there is nothing to train on")
+    return text
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lockstep"
 
 
 @dataclass(frozen=True)
@@ -62,11 +144,11 @@ class Characters:
             ) from None
 
     def decode(self, tokens: torch.Tensor | Sequence[int]) -> str:
-        """The text of a row of tokens (T,). Raises ValueError for a number that is no token."""
+        """The text of a row of tokens (T,). Raises ValueError for a number outside the vocabulary."""
         numbers = tokens.tolist() if isinstance(tokens, torch.Tensor) else tokens
         wrong = [number for number in numbers if not 0 <= number < self.size]
         if wrong:
-            raise ValueError(f"{wrong[0]} is no token: this vocabulary has 0 to {self.size - 1}")
+            raise ValueError(f"{wrong[0]} is not a token: this vocabulary has 0 to {self.size - 1}")
         return "".join(self.vocabulary[number] for number in numbers)
 
     @cached_property
@@ -81,7 +163,7 @@ def split(tokens: torch.Tensor, train: float = 0.9) -> tuple[torch.Tensor, torch
     """
     cut = int(train * len(tokens))
     if not 0 < cut < len(tokens):
-        raise ValueError(f"a share of {train} leaves {cut} of {len(tokens)} tokens to train on: choose between 0 and 1")
+        raise ValueError(f"a part of {train} leaves {cut} of {len(tokens)} tokens to train on: choose between 0 and 1")
     return tokens[:cut], tokens[cut:]
 
 
@@ -98,7 +180,7 @@ def batches(
     """Batches without end for one of N ranks: (tokens, targets), each (B, T), with T = `block`, on `device`.
 
     The text is cut into windows of T tokens (where, changes from one pass to the next), and `seed` puts them in an
-    order, the same on all ranks. Step by step, the next N B windows are shared out, B for each rank in turn. So within
+    order, the same on all ranks. Step by step, the next N B windows are dealt out, B for each rank in turn. So within
     a pass no two ranks see the same window, and N ranks with B see together what one rank with N B sees. What is left
     at the end of a pass and does not fill a step is passed over.
 
@@ -112,10 +194,10 @@ def batches(
             f"{len(tokens)} tokens make {max(0, fewest)} windows of {block}, and {ranks} ranks with a batch of {batch}"
             f" take {step} in a step: use a longer text, a shorter block or a smaller batch"
         )
-    return _shared_out(tokens, batch, block, fewest, seed, rank, ranks, device)
+    return _dealt_out(tokens, batch, block, fewest, seed, rank, ranks, device)
 
 
-def _shared_out(
+def _dealt_out(
     tokens: Tokens, batch: int, block: int, fewest: int, seed: int, rank: int, ranks: int, device: torch.device | str
 ) -> Iterator[Batch]:
     epoch, step = 0, batch * ranks
@@ -150,7 +232,7 @@ def windows(
 ) -> Batch:
     """The windows that begin at `starts` (B,): tokens (B, T) and targets (B, T), int64, on `device`.
 
-    Raises ValueError for a window that reaches out of the tokens, and for tokens that are no row of whole numbers.
+    Raises ValueError for a window that reaches out of the tokens, and for tokens that are not a row of whole numbers.
     """
     outside = [int(start) for start in starts if not 0 <= start < len(tokens) - block]
     if outside:
@@ -159,11 +241,16 @@ def windows(
     if any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):
         raise ValueError("tokens are whole numbers in a row: `Characters.of(text).encode(text)` makes them of a text")
     pairs = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)  # (B, T + 1)
-    return pairs[:, :-1], pairs[:, 1:]
+    return pairs[:, :-1], pairs[:, 1:]  # 2 x (B, T)
+
+
+def check_rank(rank: int, ranks: int) -> None:
+    """Raises ValueError for a rank outside 0 to N-1."""
+    if not 0 <= rank < ranks:
+        raise ValueError(f"rank {rank} is not one of {ranks} ranks: they go from 0 to {ranks - 1}")
 
 
 def _check(*, rank: int, ranks: int, batch: int, block: int) -> None:
-    if not 0 <= rank < ranks:
-        raise ValueError(f"rank {rank} is none of {ranks} ranks: they go from 0 to {ranks - 1}")
+    check_rank(rank, ranks)
     if batch < 1 or block < 1:
         raise ValueError(f"a batch has at least one window, a window at least one token, not {batch} and {block}")

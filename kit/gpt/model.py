@@ -18,7 +18,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """The sizes of a GPT. Raises ValueError for sizes that make no model.
+    """The sizes of a GPT. Raises ValueError for sizes that do not fit together.
 
     `bias`: biases in linear layers and norms; `tied`: one matrix embeds tokens and turns channels back into logits.
     """
@@ -37,7 +37,7 @@ class GPTConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
         if self.n_embd % self.n_head:
-            raise ValueError(f"{self.n_embd} channels cannot be shared by {self.n_head} heads: make n_embd a multiple")
+            raise ValueError(f"{self.n_embd} channels do not divide by {self.n_head} heads: make n_embd a multiple")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}: choose at least 0 and less than 1")
 
@@ -117,15 +117,14 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.norm_1(x))                   # (B, T, C)
-        x = x + self.mlp(self.norm_2(x))                         # (B, T, C)
-        return x
+        return x + self.mlp(self.norm_2(x))                      # (B, T, C)
 
 
 class GPT(nn.Module):
     """Tokens in, logits for the token after each of them out; with targets, the loss too.
 
     Weights are drawn from torch's generator: seed it before (`torch.manual_seed`). `device` is where they are made
-    (None: torch's default); "meta" allocates nothing, and `to_empty(device=...)` then `initialise()` make up for it.
+    (None: torch's default); "meta" allocates nothing; `to_empty(device=...)`, then `initialise()` make up for it later.
     """
 
     def __init__(self, config: GPTConfig, device: torch.device | str | None = None) -> None:
@@ -161,7 +160,7 @@ class GPT(nn.Module):
             raise ValueError(f"{T} tokens in a row, but the model has positions for {self.config.block_size}")
         places = torch.arange(T, device=tokens.device)           # (T,)
         x = self.tokens(tokens) + self.positions(places)         # (B, T, C)
-        return self.dropout(x)
+        return self.dropout(x)                                   # (B, T, C)
 
     def head(self, x: torch.Tensor) -> torch.Tensor:
         """x (B, T, C) -> logits (B, T, V), with the embedding's own matrix where the two are tied."""
@@ -202,12 +201,7 @@ def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
             f"logits {tuple(logits.shape)} want a target for each place, {tuple(logits.shape[:-1])}, not"
             f" {tuple(targets.shape)}"
         )
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
-
-
-def count_of(config: GPTConfig, positions: bool = True) -> int:
-    """Parameters of a model that is not made: nothing is allocated. `positions` as in `GPT.count`."""
-    return GPT(config, device="meta").count(positions)
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())  # ()
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from kit.parallel.chunks import chunk_sizes
+from kit.gpt.data import Tokens, check_rank
 
 ITEM = np.dtype("<u2")
 _NAME = "tokens_{:05d}.bin"
 
 
-def write_shards(tokens: Any, folder: str | Path, size: int) -> Shards:
-    """Writes tokens (a row that slices can be taken of) as files of `size` tokens, the last one shorter if need be.
+def write_shards(tokens: Tokens, folder: str | Path, size: int) -> Shards:
+    """Writes tokens as files of `size` tokens, the last one shorter if need be.
 
-    Raises ValueError for a token that 16 bits do not hold, for no tokens, a size below 1, or a folder that has shards.
+    Raises ValueError for a token that 16 bits do not hold, for no tokens, a size below 1, or a folder with shards.
     """
     target = Path(folder)
     if size < 1 or not len(tokens):
@@ -78,11 +78,8 @@ class Shards:
 
         Raises ValueError for a rank outside 0 to N-1.
         """
-        if not 0 <= rank < ranks:
-            raise ValueError(f"rank {rank} is none of {ranks} ranks: they go from 0 to {ranks - 1}")
-        sizes = chunk_sizes(len(self), ranks)
-        begin = self.start + sum(sizes[:rank])
-        return Shards(self.paths, begin, begin + sizes[rank])
+        part = part_of(len(self), rank, ranks)
+        return Shards(self.paths, self.start + part.start, self.start + part.stop)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Shards, (self.paths, self.start, self.stop)
@@ -99,6 +96,16 @@ class Shards:
             parts.append(self._maps[file][start - begins : end - begins])
             start, file = end, file + 1
         return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+
+def part_of(count: int, rank: int, ranks: int) -> range:
+    """Which of `count` things in a row are one rank's of N: neighbours; lengths differ by one at most, long ones first.
+
+    Raises ValueError for a rank outside 0 to N-1.
+    """
+    check_rank(rank, ranks)
+    each, over = divmod(count, ranks)
+    return range(rank * each + min(rank, over), (rank + 1) * each + min(rank + 1, over))
 
 
 def _mapped(path: Path) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Training a GPT on text, plainly: micro-batches, clipping, a rate that warms up and falls along a cosine.
 
-Nothing here knows of ranks. A wrapper that averages gradients (those of `kit.parallel.ddp`, torch's
-DistributedDataParallel) is handed in, and each rank's batches are its own (`kit.gpt.data.batches`).
+Nothing here knows of ranks. A wrapper that averages gradients (as torch's DistributedDataParallel does) is handed
+in, and each rank's batches are its own (`kit.gpt.data.batches`).
 Letters: B batch, T sequence, m micro-batches.
 """
 
@@ -38,7 +38,7 @@ def cosine(step: int, *, peak: float, steps: int, warm_up: int = 0, floor: float
     """The learning rate of a step, counted from 0: up to `peak` in `warm_up` even steps, then down to `floor`.
 
     The way down is half a cosine; it ends with the last of `steps`, and what comes later stays at `floor`. I.
-    Loshchilov and F. Hutter, SGDR (2017), without restarts. Raises ValueError for a warm-up that is no part of the
+    Loshchilov and F. Hutter, SGDR (2017), without restarts. Raises ValueError for a warm-up that takes all
     steps.
     """
     if not 0 <= warm_up < max(steps, 1):
@@ -61,7 +61,7 @@ def accumulate(model: nn.Module, micro_batches: list[Batch]) -> float:
     for number, (tokens, targets) in enumerate(micro_batches):
         quiet = getattr(model, "no_sync", nullcontext) if number < m - 1 else nullcontext
         with quiet():
-            _, loss = model(tokens, targets)
+            _, loss = model(tokens, targets)  # (B, T, V), ()
             (loss / m).backward()
         total += loss.item() / m
     return total
@@ -86,14 +86,14 @@ def training(
     rate: the peak; `cosine` makes the rest of it from steps, warm_up and floor. wrap: called with the model once, gives
     what is called in its place (a DDP). optimizer: made already, its rate is set here; None: AdamW with betas 0.9 and
     0.95, `weight_decay` on matrices alone. clip: the largest norm of all gradients together, None: any; it expects
-    whole gradients on every rank, so an optimizer with a `clip` of its own (`kit.parallel.sharded`) does it. Raises
-    ValueError for fewer than one step or micro-batch, and for rates, a decay or a norm below 0.
+    whole gradients on every rank, so an optimizer with a `clip` of its own (ZeRO's) does it. Raises ValueError for
+    fewer than one step or micro-batch, and for rates, a decay or a norm below 0.
     """
     if steps < 1 or micro_batches < 1:
         raise ValueError(f"training takes at least one step and one micro-batch, not {steps} and {micro_batches}")
     numbers = {"rate": rate, "floor": floor, "weight_decay": weight_decay, "clip": 0.0 if clip is None else clip}
     for name, number in numbers.items():
-        if not number >= 0:  # a NaN is none either
+        if not number >= 0:  # NaN fails this too
             raise ValueError(f"{name} is 0 or more, not {number!r}")
     cosine(0, peak=rate, steps=steps, warm_up=warm_up, floor=floor)  # checks before any work
 
@@ -134,7 +134,7 @@ def evaluate(model: nn.Module, batches: Iterator[Batch], count: int) -> float:
     was_training = model.training
     model.eval()
     try:
-        losses = [model(tokens, targets)[1].item() for tokens, targets in islice(batches, count)]
+        losses: list[float] = [model(tokens, targets)[1].item() for tokens, targets in islice(batches, count)]
     finally:
         model.train(was_training)
     if len(losses) < count:

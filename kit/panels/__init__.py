@@ -10,71 +10,58 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kit.cost.sweep import Pair, Sweep
-    from kit.panels.bandwidth import BandwidthPanel
-    from kit.panels.drawn import DrawnPanel
-    from kit.panels.motions import Face
-    from kit.panels.recorded import RecordPanel
-    from kit.panels.stages import StagePanel
-    from kit.panels.stepper import Stepper
+    from kit.panels.figure import FigurePanel
+    from kit.panels.motions import SessionView
+    from kit.panels.stepping import SteppingPanel
     from kit.trace.facts import Trace
-    from kit.trace.holdings import Holdings
+    from kit.trace.memory import Holdings
 
 
-def stepping_panel(session: Face, predicted: Trace | Callable[[Trace], Trace] | None = None) -> Stepper:
+def stepping_panel(session: SessionView, predicted: Trace | Callable[[Trace], Trace] | None = None) -> SteppingPanel:
     """Transport, hold switches, source, tensors, messages, time and words of a session, live or replayed."""
-    from kit.panels.stepper import Stepper
+    from kit.panels.stepping import SteppingPanel
 
-    return Stepper(session, predicted)
+    return SteppingPanel(session, predicted)
 
 
-def record_panel(recording: Any, predicted: Trace | Callable[[Trace], Trace] | None = None) -> RecordPanel:
+def record_panel(recording: Any, predicted: Trace | Callable[[Trace], Trace] | None = None) -> FigurePanel:
     """Traffic and time by rank of a recording, of a trace, or of the `RankError` a failed run raised."""
-    from kit.panels.recorded import RecordPanel
+    from kit.panels.areas import header_html
+    from kit.panels.figure import FigurePanel
+    from kit.plot import timeline_figure, traffic_figure, words_html, words_text
 
-    return RecordPanel(getattr(recording, "trace", recording), predicted, getattr(recording, "about", ""))
+    trace: Trace = getattr(recording, "trace", recording)
+    about = getattr(recording, "about", "")
+    failed = bool(trace.positions) and any(state.phase != "finished" for state in trace.positions[-1])
+    where = ("recorded at full speed", *(["not every rank finished"] if failed else []))
+    traffic = traffic_figure(trace)
+    time = timeline_figure(trace, None, predicted(trace) if callable(predicted) else predicted)
+    said = (" · ".join((trace.meta.function, *where)), about, traffic.words)
+    return FigurePanel(
+        f"Recording of {trace.meta.function}",
+        traffic,
+        time,
+        header=header_html(trace, where),
+        about=about,
+        below=words_html(trace, -1) if trace.positions else "",
+        words="\n".join(part for part in (*said, words_text(trace, -1) if trace.positions else "") if part),
+    )
 
 
 def bandwidth_panel(
     sweep: Sweep, operations: str | Sequence[str] | None = None, link: Pair | None = None
-) -> BandwidthPanel:
+) -> FigurePanel:
     """Time and bus bandwidth over size for each operation of a sweep; `link` draws a prediction over them, dashed."""
-    from kit.panels.bandwidth import BandwidthPanel
+    from kit.panels.figure import FigurePanel
+    from kit.plot import bandwidth_figure
 
-    return BandwidthPanel(sweep, operations, link)
+    figure = bandwidth_figure(sweep, operations, link)
+    return FigurePanel(f"Bandwidth on {sweep.ranks} ranks", figure, about=str(getattr(sweep, "about", "")))
 
 
-def holdings_panel(measured: Holdings | Mapping[str, Holdings], formula: Any = None, about: str = "") -> DrawnPanel:
+def memory_panel(measured: Holdings | Mapping[str, Holdings], formula: Any = None, about: str = "") -> FigurePanel:
     """What ranks held, as stacked areas; formula: bytes, or name -> bytes, by run where there are several."""
-    from kit.panels.drawn import DrawnPanel
-    from kit.views import holdings_html, holdings_plot, holdings_words
+    from kit.panels.figure import FigurePanel
+    from kit.plot import memory_figure
 
-    return DrawnPanel(
-        "Memory by rank",
-        lambda: holdings_html(measured, formula),
-        lambda dark: holdings_plot(measured, formula, dark=dark),
-        lambda: holdings_words(measured, formula),
-        about,
-    )
-
-
-def stages_panel(runs: Mapping[int, Any], parameters: int, precision: str = "fp32") -> StagePanel:
-    """A switch between stages of ZeRO; runs: stage -> what `kit.memory` returned for it, or its trace."""
-    from kit.panels.stages import StagePanel
-
-    traces = {stage: getattr(run, "trace", run) for stage, run in runs.items()}
-    about = next((run.about for run in runs.values() if getattr(run, "about", "")), "")
-    return StagePanel(traces, parameters, precision, about)
-
-
-def overlap_panel(measured: Any, step: int = -1, about: str = "") -> DrawnPanel:
-    """Computing over communication in a training step: a trace or an overlap, or name -> that for several settings."""
-    from kit.panels.drawn import DrawnPanel
-    from kit.views import overlap_html, overlap_plot, overlap_words
-
-    return DrawnPanel(
-        "Overlap of computing and communication",
-        lambda: overlap_html(measured, step),
-        lambda dark: overlap_plot(measured, step, dark=dark),
-        lambda: overlap_words(measured, step),
-        about,
-    )
+    return FigurePanel("Memory by rank", memory_figure(measured, formula), about=about)

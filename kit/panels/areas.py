@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from kit.panels.embed import FlowChart, Prediction, TimePicture
+from kit.panels.embed import FigureView, FlowChart, Prediction
+from kit.panels.panel import area, row, row_html
 from kit.panels.transport import button
-from kit.views import messages_html, source_html, tensor_names, tensors_html, words_html
-from kit.views.markup import escape
-from kit.views.variables import default_name
+from kit.plot import (
+    html,
+    messages_height,
+    messages_html,
+    source_height,
+    source_html,
+    tensor_names,
+    tensors_height,
+    tensors_html,
+    timeline_figure,
+    words_html,
+)
+from kit.plot.markup import escape
+from kit.plot.variables import default_name
+from kit.trace.text import counted
 
 if TYPE_CHECKING:
+    from kit.panels.page_bridge import PageFacts
     from kit.trace.facts import Trace
 
 FOLLOW = "follow the code"
@@ -23,7 +37,7 @@ def header_html(trace: Trace, where: Collection[str]) -> str:
     """'ring_all_reduce · 4 ranks · gloo · cpu · x: 8 × float32' and, at the right, where the panel stands."""
     meta = trace.meta
     devices = ", ".join(dict.fromkeys(device.partition(":")[0] for device in meta.devices))
-    ranks = "1 rank" if meta.world == 1 else f"{meta.world} ranks"
+    ranks = counted(meta.world, "rank")
     quiet = " · ".join(part for part in (ranks, meta.backend, devices, meta.arguments.replace(" x ", " × ")) if part)
     notes = "".join(f" <span>· {escape(note)}</span>" for note in meta.notes)
     right = " · ".join(where)
@@ -34,6 +48,16 @@ def header_html(trace: Trace, where: Collection[str]) -> str:
     )
 
 
+def header_area(inner: str) -> widgets.HTML:
+    """The line on top of a panel."""
+    return area("header", inner)
+
+
+def header_area_html(inner: str) -> str:
+    """The same as plain HTML."""
+    return f'<div class="lsp-header"><div class="widget-html-content">{inner}</div></div>'
+
+
 class Areas:
     """Paints a position into the areas. `chosen(name)` is called when the reader picks a variable (None: follow)."""
 
@@ -41,7 +65,8 @@ class Areas:
         self._source, self._tensors, self._messages, self._words = (
             area(name) for name in ("source", "tensors", "messages", "words")
         )
-        self._time = TimePicture(predicted)
+        self._predicted = predicted
+        self._time = FigureView("time")
         self._flow = FlowChart()
         self._flow_shown = False
         self.name: str | None = None
@@ -53,15 +78,23 @@ class Areas:
         self._swap = button("Flow chart", "The shape of this operation", "swap", self._swapped)
 
     def rows(self) -> tuple[widgets.Widget, ...]:
-        tensors = widgets.Box([self._tensors, self._variables])
-        tensors.add_class("lsp-cell")
+        tensors = row(self._tensors, self._variables, name="cell")
         tensors.add_class("lsp-picked")
-        moving = widgets.Box([self._messages, self._flow.widget, self._swap])
-        moving.add_class("lsp-cell")
-        upper, lower = widgets.Box([self._source, tensors]), widgets.Box([moving, self._time.widget])
-        for two in (upper, lower):
-            two.add_class("lsp-two")
-        return upper, lower, self._words
+        moving = row(self._messages, self._flow.widget, self._swap, name="cell")
+        return row(self._source, tensors), row(moving, self._time.widget), self._words
+
+    def inside(self, trace: Trace, position: int, held: Collection[int]) -> tuple[str, int]:
+        """The same pictures as plain HTML, messages in the place of the flow, and a height that is enough for them."""
+        page = (
+            row_html(source_html(trace, position, held=held), tensors_html(trace, position, self.name))
+            + row_html(
+                messages_html(trace, position), html(timeline_figure(trace, position, self._predicted.of(trace)))
+            )
+            + f'<div class="lsp-words">{words_html(trace, position, held=held)}</div>'
+        )
+        world = trace.meta.world
+        pictures = max(source_height(trace), tensors_height(world)) + messages_height(world)
+        return page, pictures + 22 * world + 180
 
     def select(self, name: str | None) -> None:
         self.name = name
@@ -71,8 +104,8 @@ class Areas:
             raise ValueError(f"a panel shows 'messages' or 'flow' there, not {what!r}")
         self._flow_shown = what == "flow"
 
-    def heard(self, page: dict[str, Any]) -> None:
-        """What the page said of itself: see `kit.panels.page.Ear`."""
+    def heard(self, page: PageFacts) -> None:
+        """What the page said of itself."""
         self._time.heard(page)
 
     def paint(self, trace: Trace, position: int, held: Collection[int]) -> None:
@@ -80,7 +113,7 @@ class Areas:
         self._paint_variables(trace, position)
         self._tensors.value = tensors_html(trace, position, self.name)
         self._words.value = words_html(trace, position, held=held)
-        self._time.paint(trace, position)
+        self._time.show(timeline_figure(trace, position, self._predicted.of(trace)))
         if self._flow_shown:
             self._flow.paint(trace, position)
         else:
@@ -110,32 +143,3 @@ class Areas:
     def _swapped(self) -> None:
         self._flow_shown = not self._flow_shown
         self._chosen(self.name)
-
-
-def about_rows(sentence: str) -> list[widgets.Widget]:
-    """The row below a header that says that this is a recording; no row without a sentence."""
-    row = area("about")
-    row.value = _about_html(sentence)
-    return [row] if sentence else []
-
-
-def about_area(sentence: str) -> str:
-    """The same row as plain HTML."""
-    return f'<div class="lsp-area lsp-about">{_about_html(sentence)}</div>' if sentence else ""
-
-
-def about_height(sentence: str) -> int:
-    """px, without the edge below; words wrap at 110 characters or later."""
-    return 18 * -(-len(sentence) // 110) + 10 if sentence else 0
-
-
-def _about_html(sentence: str) -> str:
-    return f'<div role="note" style="height:{about_height(sentence)}px">{escape(sentence)}</div>'
-
-
-def area(name: str) -> widgets.HTML:
-    """An empty place for a view, found by the class `lsp-NAME`."""
-    place = widgets.HTML()
-    place.add_class("lsp-area")
-    place.add_class(f"lsp-{name}")
-    return place

@@ -8,22 +8,21 @@ proved that it can do more. Nothing is fetched: BokehJS comes out of the install
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from kit import views
-from kit.panels.page import Script
-from kit.panels.runner import running_loop
-from kit.views.markup import heading
+from kit import plot
+from kit.panels.one_at_a_time import running_loop
+from kit.panels.page_bridge import PageFacts, PageScript
+from kit.plot.markup import heading
 
 if TYPE_CHECKING:
-    from kit.cost.sweep import Pair, Sweep
+    from kit.plot import Diagram, Figure
     from kit.trace.facts import Trace
-    from kit.views import Diagram
 
 PATIENCE = 6.0  # seconds until a Bokeh view that has not answered is taken for missing
 _said: set[str] = set()
@@ -60,45 +59,50 @@ class Prediction:
         return self._last[1]
 
 
-class Picture:
-    """One drawing as SVG, and with Bokeh once the page has shown that it draws Bokeh. Subclasses say what is drawn."""
+class FigureView:
+    """One figure in its place: as SVG, and with Bokeh once the page has shown that it draws Bokeh.
 
-    def __init__(self) -> None:
+    Both have the same height at every width. Another figure is shown in place: Bokeh gets what has changed.
+    """
+
+    def __init__(self, name: str, figure: Figure | None = None) -> None:
+        self.figure: Figure | None = None
         self._svg = widgets.HTML()
         self._svg.add_class("lsp-area")
         self._note = widgets.HTML()
         self._note.add_class("lsp-missing")
-        self._script = Script()  # brings BokehJS on demand, so that no saved notebook has to carry it
+        self._script = PageScript()  # brings BokehJS on demand, so that no saved notebook has to carry it
         self._place = widgets.Box()
         self._place.add_class("lsp-bokeh")
         self.widget = widgets.Box([self._svg, self._place, self._script.widget, self._note])
-        self.widget.add_class("lsp-cell")
-        self.widget.add_class("lsp-time")
-        self._figure: Any = None
+        for kind in ("cell", "view", name):
+            self.widget.add_class(f"lsp-{kind}")
+        self._bokeh: plot.BokehFigure | None = None
         self._model: Any = None
         self._alive = False  # Bokeh's view has answered: it is drawn
-        self._dark = False
         self._drawn_for: tuple[Any, ...] = ()  # the page that the Bokeh picture was made for
+        if figure is not None:
+            self.show(figure)
 
-    def _html(self) -> str:
-        """The drawing as it is now, without Bokeh; '' while there is nothing to draw."""
-        raise AssertionError("a picture says what it draws")
+    def show(self, figure: Figure) -> None:
+        """Shows a figure, in the place of the one before."""
+        before, self.figure = self.figure, figure
+        if self._bokeh is not None and not self._update(self._bokeh, figure):
+            self._lower()
+            self._draw()
+        if not self._alive or before is None or _around(before) != _around(figure):
+            self._svg.value = plot.html(figure)
 
-    def _bokeh(self, dark: bool) -> Any:
-        """The same as a Bokeh model."""
-        raise AssertionError("a picture says what it draws")
-
-    def heard(self, page: dict[str, Any]) -> None:
+    def heard(self, page: PageFacts) -> None:
         """A page shows this panel, or its theme has changed. Starts or renews the Bokeh picture.
 
         Every panel of a page is told when one of them has brought BokehJS; a picture that stands there already stays.
         """
         told = page["since"], page["bokeh"], page["dark"]
-        if self._figure is not None and told == self._drawn_for:
+        if self._bokeh is not None and told == self._drawn_for:
             return
         self._lower()
         self._drawn_for = told
-        self._dark = page["dark"]
         if find_spec("jupyter_bokeh") is None:
             self._say("Drawn without Bokeh: jupyter_bokeh is not installed where this notebook runs.")
             return
@@ -125,18 +129,27 @@ class Picture:
         self._script.run(f"if (!window.Bokeh) {{\n{_bokeh_script()}\n}}\nwindow.lockstepPage.tellAll();")
 
     def _draw(self) -> None:
-        if not self._html():
+        if self.figure is None:
             return
         from jupyter_bokeh import BokehModel
 
         self._script.clear()
-        self._figure = self._bokeh(self._dark)
-        self._model = BokehModel(self._figure)
+        _, _, dark = self._drawn_for
+        self._bokeh = plot.BokehFigure(self.figure, dark)
+        self._model = BokehModel(self._bokeh.layout)
         self._model.on_msg(self._answered)
         self._place.children = (self._model,)
         loop = running_loop()
         if loop is not None:
             loop.call_later(PATIENCE, self._unanswered, self._model)
+
+    def _update(self, bokeh: plot.BokehFigure, figure: Figure) -> bool:
+        document = bokeh.layout.document
+        document.hold("combine")  # one change may touch boxes and axis: the page gets them together
+        try:
+            return bokeh.show(figure)
+        finally:
+            document.unhold()
 
     def _answered(self, *_: Any) -> None:
         """Bokeh's view reports its size once it is drawn: from here on it can be shown."""
@@ -153,57 +166,18 @@ class Picture:
         self._alive = False
         self.widget.remove_class("lsp-drawn")
         self._place.children = ()
-        if self._model is not None:
+        if self._model is not None and self._bokeh is not None:
             self._model.close()
-            self._figure.document.clear()  # or the widget closes a second time when it is collected, and complains
-        self._figure = self._model = None
-        self._svg.value = self._html()
+            # or the widget closes a second time when it is collected, and complains
+            self._bokeh.layout.document.clear()
+        self._bokeh = self._model = None
+        if self.figure is not None:
+            self._svg.value = plot.html(self.figure)
 
 
-class TimePicture(Picture):
-    """The timeline at a position of a trace; moving on updates the Bokeh figure in place."""
-
-    def __init__(self, predicted: Prediction) -> None:
-        super().__init__()
-        self._predicted = predicted
-        self._at: tuple[Trace, int | None] | None = None
-
-    def paint(self, trace: Trace, position: int | None) -> None:
-        self._at = trace, position
-        if self._figure is not None:
-            self._update(trace, position)
-        if not self._alive:
-            self._svg.value = self._html()
-
-    def _html(self) -> str:
-        return views.timeline_html(*self._at, self._predicted.of(self._at[0])) if self._at is not None else ""
-
-    def _bokeh(self, dark: bool) -> Any:
-        assert self._at is not None, "there is something to draw"
-        return views.timeline(*self._at, self._predicted.of(self._at[0]), dark=dark)
-
-    def _update(self, trace: Trace, position: int | None) -> None:
-        document = self._figure.document
-        document.hold("combine")  # one change may touch bars and axis: the page gets them together
-        try:
-            views.update_timeline(self._figure, trace, position, self._predicted.of(trace))
-        finally:
-            document.unhold()
-
-
-class BandwidthPicture(Picture):
-    """The curves of a bandwidth sweep."""
-
-    def __init__(self, sweep: Sweep, operations: Sequence[str] | None, link: Pair | None) -> None:
-        super().__init__()
-        self._shown = sweep, operations, link
-        self._svg.value = self._html()
-
-    def _html(self) -> str:
-        return views.bandwidth_html(*self._shown)
-
-    def _bokeh(self, dark: bool) -> Any:
-        return views.bandwidth_plot(*self._shown, dark=dark)
+def _around(figure: Figure) -> tuple[object, ...]:
+    """What stays HTML while Bokeh draws: the heading, the words below, and room for the drawing."""
+    return figure.title, figure.note, figure.key, figure.said, figure.folded, figure.height
 
 
 class FlowChart:
@@ -227,7 +201,7 @@ class FlowChart:
 
     def paint(self, trace: Trace, position: int) -> None:
         """Draws only when the operation has another shape than the one shown."""
-        chart = views.flowchart(trace, position)
+        chart = plot.flowchart(trace, position)
         if chart.script == self._script:
             return
         self._script = chart.script

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kit.trace.facts import ENDED_PHASES
+
 if TYPE_CHECKING:
     from kit.trace.facts import Position, Trace
 
-SETTLED = frozenset({"finished", "failed", "dead"})  # phases no motion changes
 
-
-class Face(Protocol):
+class SessionView(Protocol):
     """The part of a session, live or replayed, that a panel reads. Motions are looked up only on live ones."""
 
     @property
@@ -36,7 +36,7 @@ class Motions:
     `held` are left out of every live motion. Raises ValueError when all ranks are held and a live motion is asked for.
     """
 
-    def __init__(self, session: Face) -> None:
+    def __init__(self, session: SessionView) -> None:
         self.session = session
         self.held: set[int] = set()
 
@@ -57,7 +57,7 @@ class Motions:
     @property
     def settled(self) -> bool:
         """Whether no rank can go on: each has finished, failed or died."""
-        return self.newest >= 0 and all(state.phase in SETTLED for state in self.session.state)
+        return self.newest >= 0 and all(state.phase in ENDED_PHASES for state in self.session.state)
 
     def start(self) -> None:
         self.session.seek(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from kit.check.predict import Prediction
+from kit.grade.predict import Prediction
 
 _STYLE = "font-size:13px;line-height:1.5"
 

@@ -4,6 +4,9 @@ A saved notebook opened cold has no widgets, only outputs. So a panel leaves two
 with the words as plain text. The living panel's own style hides the picture; without it the picture shows, and hides in
 its turn the line 'model not found' that JupyterLab puts in the widget's place. The picture is one image that holds its
 own styles, because a notebook that is not trusted loses styles and drawings, but keeps images.
+
+An image must say how high it is before a browser has laid it out. So a panel gives a height that is enough, everything
+in it flows as in the living panel, and its last part fills what is left.
 """
 
 from __future__ import annotations
@@ -16,22 +19,24 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from kit.panels.runner import running_loop
+from kit.panels.one_at_a_time import running_loop
+from kit.panels.page_bridge import panel_styles
 
-WIDTH = 842  # px: a panel and the edge around it
+WIDTH = 842  # px: a panel beside JupyterLab's side bar on a screen of 1280
 WITHOUT = "A Lockstep panel: run this cell to drive it. Its last state:"
 REST = 1.5  # seconds without a change before the picture is taken again
 _numbers = itertools.count(1)
 
 
-def picture(page: str, height: int, styles: str) -> str:
+def picture(page: str, height: int) -> str:
     """HTML, which must be well-formed XML, as an image of its own, `data:image/svg+xml;...`. Follows light and dark."""
-    lean = re.sub(r"/[*].*?[*]/|\n", "", styles, flags=re.S)
-    inside = f'<style>{escape(lean, quote=False)}</style><div class="ls lsp-frame">{page}</div>'
+    lean = re.sub(r"/[*].*?[*]/|\n", "", panel_styles(), flags=re.S)
+    inside = f'<style>{escape(lean, quote=False)}</style><div class="ls lsp-frame lsp-still">{page}</div>'
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">'
         '<foreignObject width="100%" height="100%">'
-        f'<body xmlns="http://www.w3.org/1999/xhtml" style="margin:0">{inside}</body></foreignObject></svg>'
+        f'<body xmlns="http://www.w3.org/1999/xhtml" style="margin:0;height:{height}px">{inside}</body>'
+        "</foreignObject></svg>"
     )
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
@@ -39,13 +44,11 @@ def picture(page: str, height: int, styles: str) -> str:
 class Still:
     """Keeps the picture under a panel up to date.
 
-    `page()` returns (well-formed HTML without styles, its height in px), `words()` the same as plain text.
+    `page()` returns (well-formed HTML without styles, a height in px that is enough), `words()` the same as plain text.
     """
 
-    def __init__(
-        self, page: Callable[[], tuple[str, int]], words: Callable[[], str], styles: Callable[[], str]
-    ) -> None:
-        self._page, self._words, self._styles = page, words, styles
+    def __init__(self, page: Callable[[], tuple[str, int]], words: Callable[[], str]) -> None:
+        self._page, self._words = page, words
         self.mark = f"lsp-still-{next(_numbers)}-{id(self):x}"
         self._handle: Any = None
         self._stale = False
@@ -60,7 +63,7 @@ class Still:
         lost = f".jp-OutputArea-child:has(+.jp-OutputArea-child .{self.mark}):not(:has(.lsp-panel)){{display:none}}"
         dark = f'[data-jp-theme-light="false"] .{self.mark} img{{color-scheme:dark}}'
         page, height = self._page()
-        image = picture(page, height, self._styles())
+        image = picture(page, height)
         return (
             f'<div class="{self.mark}"><style>{lost}{dark}</style>'
             f'<img width="{WIDTH}" height="{height}" alt="{escape(self._words())}" src="{image}"></div>'

@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from kit.views.markup import escape, rank_class
+from kit.plot.markup import escape, rank_class
 
 Press = Callable[[], object]
 

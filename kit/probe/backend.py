@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.distributed as dist
 
-from kit.probe.links.throttle import Throttle
-from kit.probe.operations import READERS, Draft
+from kit.probe.operations import READERS, OperationCall
+
+if TYPE_CHECKING:
+    from kit.probe.links.throttle import Throttle
 
 NAME = "lockstep"
 CONFIG = f"cpu:{NAME},cuda:{NAME}"
@@ -26,7 +28,7 @@ Launch = Callable[..., dist.Work]  # of a receive from any source it may be told
 class Observer(Protocol):
     throttle: Throttle | None  # holds real messages back where links are to be slow
 
-    def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work: ...
+    def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work: ...
 
     def joining(self, name: str, ranks: tuple[int, ...]) -> AbstractContextManager[None]: ...
 
@@ -86,7 +88,7 @@ class ObservedGroup(dist.ProcessGroup):
             self._watch.observer = observer
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier like any other: who is missing is said by the host agent."""
+        """A barrier like any other: the coordinator says who is missing."""
         self.barrier().wait()
 
     def _start_coalescing(self, device: torch.device) -> None:
@@ -114,12 +116,13 @@ class _Together(dist.Work):
         return all(work.is_completed() for work in self._works)
 
 
-def _observed(method: str, read: Callable[..., Draft]) -> Callable[..., dist.Work]:
+def _observed(method: str, read: Callable[..., OperationCall]) -> Callable[..., dist.Work]:
     def call(self: ObservedGroup, *arguments: Any, **options: Any) -> dist.Work:
         def launch(source: int | None = None) -> dist.Work:
             if source is not None:
                 return self.inner.recv(arguments[0], source, arguments[1])
-            return getattr(self.inner, method)(*arguments, **options)
+            real: Launch = getattr(self.inner, method)
+            return real(*arguments, **options)
 
         observer = self._watch.observer
         work = launch() if observer is None else observer.perform(self, read(*arguments), launch)
@@ -135,21 +138,23 @@ for _method, _read in READERS.items():
     setattr(ObservedGroup, _method, _observed(_method, _read))
 
 
-def register(watch: Watch, nccl: bool) -> None:
-    """Makes `init_process_group(CONFIG)` build observed groups, with nccl for CUDA tensors or gloo for all. Once per
-    process.
+def register(watch: Callable[[], Watch], real_group: Callable[[Any], dist.ProcessGroup]) -> None:
+    """Makes `init_process_group(CONFIG)` build observed groups. Once per process.
+
+    watch: of the calling thread. real_group: makes the group inside, from c10d's options.
     """
 
     def create(options: Any, _: Any = None) -> ObservedGroup:
         ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-        with watch.observer.joining(options.group_id, ranks) if watch.observer is not None else nullcontext():
-            inner = _real_group(options, nccl)
-        return ObservedGroup(inner, options.group_rank, ranks, options.group_id, watch)
+        observer = watch().observer
+        with nullcontext() if observer is None else observer.joining(options.group_id, ranks):
+            inner = real_group(options)
+        return ObservedGroup(inner, options.group_rank, ranks, options.group_id, watch())
 
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
 
 
-def _real_group(options: Any, nccl: bool) -> dist.ProcessGroup:
+def connected_group(options: Any, nccl: bool) -> dist.ProcessGroup:
     """gloo for CPU tensors; for CUDA tensors nccl where every rank has a GPU of its own, else gloo as well."""
     kinds = dist.ProcessGroup.BackendType
     group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)

@@ -8,15 +8,18 @@ import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
-from kit.probe.code import Code
-from kit.probe.operations import dtype_of, storage_of
+from kit.probe.operations import dtype_name
+from kit.probe.torch_private import storage_number
 from kit.trace.facts import Frame, Memory, Summary, TensorFact
+
+if TYPE_CHECKING:
+    from kit.probe.code import Code
 
 SMALL = 256  # elements that are copied whole
 HEAD = 8
@@ -63,9 +66,7 @@ class Capture:
                         if len(tensors) == PER_FRAME:
                             break
                         tensors.append(self._tensor(frame.f_code.co_name, path, tensor))
-                except (
-                    Exception
-                ) as error:  # an object half made, a tensor without memory: looking at it must not end it
+                except Exception as error:  # an object half made, a tensor without memory: looking must not end it
                     scalars.append((name, f"{type(value).__name__}, not readable here ({type(error).__name__})"))
         return Frame(self._code.place_of(frame), tuple(tensors), tuple(scalars))
 
@@ -75,11 +76,11 @@ class Capture:
         fact = TensorFact(
             name=name,
             shape=tuple(local.shape),
-            dtype=dtype_of(local),
+            dtype=dtype_name(local.dtype),
             device=str(local.device),
             values=_values(local) if materialised and local.numel() <= SMALL else None,
             summary=None,
-            storage=storage_of(local) if materialised else 0,
+            storage=storage_number(local) if materialised else 0,
             offset=int(local.storage_offset()) if materialised else 0,
             requires_grad=tensor.requires_grad,
         )
@@ -102,9 +103,7 @@ def summary(tensor: torch.Tensor) -> Summary:
     head = tuple(work[:HEAD].tolist())
     low, high = _bounds(work)
     nans = infs = 0
-    if not math.isfinite(
-        high - low
-    ):  # NaN and infinities show in the bounds: no pass over the elements to look for them
+    if not math.isfinite(high - low):  # NaN and infinities show in the bounds: no pass over the elements to find them
         nans, infs = int(torch.isnan(work).sum()), int(torch.isinf(work).sum())
         work = work[torch.isfinite(work)]
         if work.numel() == 0:

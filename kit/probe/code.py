@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import os
 from types import CodeType, FrameType
 
+from kit.resources import reference_label
 from kit.trace.facts import Place
 
 OTHER, REFERENCE, OWN = 0, 1, 2
-_REFERENCE_ROOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "parallel") + os.sep
 _INNER = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
@@ -20,12 +19,13 @@ class Code:
         self.root_file = root_file
         self._kinds = dict.fromkeys(sources, OWN)
         self._statements = {file: statement_starts(lines) for file, lines in sources.items()}
-        self._places: dict[tuple[CodeType, int], Place] = {}  # by instruction: to number its line takes longer
+        # By instruction, since to find its line takes longer; by the id of its code, since to hash that does, too.
+        self._places: dict[int, tuple[CodeType, dict[int, Place]]] = {}
 
     def kind(self, file: str) -> int:
         kind = self._kinds.get(file)
         if kind is None:
-            kind = REFERENCE if file.startswith(_REFERENCE_ROOT) else OTHER
+            kind = REFERENCE if reference_label(file) is not None else OTHER
             self._kinds[file] = kind
             if kind == REFERENCE:
                 with open(file, encoding="utf-8") as text:
@@ -59,11 +59,14 @@ class Code:
         return found[::-1]
 
     def place_of(self, frame: FrameType) -> Place:
-        key = (frame.f_code, frame.f_lasti)
-        place = self._places.get(key)
+        code = frame.f_code
+        known = self._places.get(id(code))
+        if known is None:
+            known = self._places[id(code)] = (code, {})
+        place = known[1].get(frame.f_lasti)
         if place is None:
-            file = frame.f_code.co_filename
-            place = self._places[key] = Place(file, self.line(file, frame.f_lineno), frame.f_code.co_name)
+            file = code.co_filename
+            place = known[1][frame.f_lasti] = Place(file, self.line(file, frame.f_lineno), code.co_name)
         return place
 
     def place(self, frame: FrameType | None) -> Place | None:
@@ -72,9 +75,10 @@ class Code:
         kinds = self._kinds  # looked up here directly: this runs at every operation of a recorded function
         while frame is not None:
             code = frame.f_code
-            if kinds.get(code.co_filename) != OTHER and self.is_stepped(frame):
-                if self.is_foreground(code.co_filename):
-                    return self._places.get((code, frame.f_lasti)) or self.place_of(frame)
+            kind = kinds.get(code.co_filename)
+            if kind != OTHER and self.is_stepped(frame):
+                if kind == OWN or self.is_foreground(code.co_filename):
+                    return self.place_of(frame)
                 fallback = fallback or frame
             frame = frame.f_back
         return self.place_of(fallback) if fallback is not None else None

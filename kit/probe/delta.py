@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from kit.trace.facts import Frame, TensorFact
+if TYPE_CHECKING:
+    from kit.trace.facts import Frame, TensorFact
 
 
 class Encoder:
@@ -26,7 +27,7 @@ class Encoder:
                     self._sent[id(fact)] = (fact, number)
                     new[number] = fact
                 numbers.append(self._sent[id(fact)][1])
-            encoded.append(replace(frame, tensors=cast(Any, tuple(numbers))))
+            encoded.append(replace(frame, tensors=cast("Any", tuple(numbers))))
         return tuple(encoded), new
 
 
@@ -38,4 +39,4 @@ class Decoder:
 
     def decode(self, frames: tuple[Frame, ...], new: dict[int, TensorFact]) -> tuple[Frame, ...]:
         self._facts.update(new)
-        return tuple(replace(f, tensors=tuple(self._facts[cast(int, n)] for n in f.tensors)) for f in frames)
+        return tuple(replace(f, tensors=tuple(self._facts[cast("int", n)] for n in f.tensors)) for f in frames)

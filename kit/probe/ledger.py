@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kit.probe.blackbox import Blackbox
-from kit.probe.code import Code
-from kit.probe.operations import POINT_TO_POINT, Draft, Seen, dtype_name, payload_of, reduce_name, region
+from kit.probe.operations import OperationCall, Seen, dtype_name, payload_of, reduce_name, region
 from kit.trace.facts import Operation, Place
+from kit.trace.text import POINT_TO_POINT
+
+if TYPE_CHECKING:
+    from kit.probe.blackbox import Blackbox
+    from kit.probe.code import Code
 
 
 @dataclass(eq=False, slots=True)
@@ -28,7 +30,8 @@ class Entry:
     name: str
     group: str
     ranks: tuple[int, ...]
-    match: str
+    key: str  # with `count`: what its partners call the same operation
+    count: int  # -1: of a receive from any source that has not met its sender
     place: Place | None
     seen: list[Seen]
     whole: str
@@ -39,7 +42,7 @@ class Entry:
     reduce: Any
     began: int | None = None
     ended: int | None = None
-    waits: list[tuple[int, int]] = field(default_factory=list)
+    waits: tuple[tuple[int, int], ...] = ()
     error: str | None = None
     keep: Any = None  # the Work handed out, until it is waited for: C++ may hold it without a Python reference
     future: Any = None  # the future handed out, until it has come
@@ -51,14 +54,14 @@ class Entry:
             name=self.name,
             group=self.group,
             ranks=self.ranks,
-            match=self.match,
+            match=self.key if self.count < 0 else f"{self.key}/{self.count}",
             place=self.place,
             regions=tuple(map(region, self.seen)),
             payload=payload_of(self.seen, self.whole),
             issued=self.issued,
             began=self.began,
             ended=self.ended,
-            waits=tuple(self.waits),
+            waits=self.waits,
             peer=self.peer,
             tag=self.tag,
             root=self.root,
@@ -73,39 +76,41 @@ class Ledger:
     def __init__(self, rank: int, code: Code, worker: int, blackbox: Blackbox) -> None:
         self.entries: list[Entry] = []
         self._blackbox = blackbox
+        self._described: tuple[Any, ...] | None = None  # in the black box
         self._rank = rank
         self._code = code
         self._worker = worker  # ident of the thread that runs the learner's function
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def open(self, draft: Draft, group: str, ranks: tuple[int, ...], frame: FrameType | None) -> Entry:
+    def open(self, call: OperationCall, group: str, ranks: tuple[int, ...], frame: FrameType | None) -> Entry:
         """frame: where the operation was asked for, in the calling thread."""
         place = self._code.place(frame) if threading.get_ident() == self._worker else self.place()
-        name, seen, peer, tag, root = draft.name, draft.seen(), draft.peer, draft.tag, draft.root
+        name, seen, peer, tag, root = call.name, call.seen(), call.peer, call.tag, call.root
         if peer is not None and peer >= 0:
             peer = ranks[peer]
         if root is not None:
             root = ranks[root]
-        whole, reduce = draft.whole, draft.reduce
         with self._lock:
-            index = len(self.entries)
-            match = self._match(name, group, peer, tag)
-            issued = time.monotonic_ns()
+            key, count = self._numbered(name, group, peer, tag)
             entry = Entry(
-                self._rank, index, name, group, ranks, match, place, seen, whole, issued, peer, tag, root, reduce
-            )
+                self._rank, len(self.entries), name, group, ranks, key, count, place, seen, call.whole,
+                time.monotonic_ns(), peer, tag, root, call.reduce,
+            )  # fmt: skip
             self.entries.append(entry)
-        first = (seen[0][0], tuple(seen[0][3]), dtype_name(seen[0][4])) if seen else None
-        line = 0 if place is None else place.line
-        self._blackbox.in_operation(line, index, (name, match, ranks, first, peer, tag, root))
+        described = (name, key, ranks, seen[0][0], seen[0][3:], peer, tag, root) if seen else (name, key, ranks)
+        if described != self._described:
+            self._described = described
+            first = (seen[0][0], tuple(seen[0][3]), dtype_name(seen[0][4])) if seen else None
+            self._blackbox.describe((name, key, ranks, first, peer, tag, root))
+        self._blackbox.in_operation(0 if place is None else place.line, entry.index, count)
         return entry
 
     def found_source(self, entry: Entry, source: int) -> None:
         """A receive from any source has met its sender."""
         with self._lock:
             entry.peer = source
-            entry.match = self._match("recv", entry.group, source, entry.tag)
+            entry.key, entry.count = self._numbered("recv", entry.group, source, entry.tag)
 
     def facts(self, start: int = 0) -> tuple[Operation, ...]:
         with self._lock:
@@ -113,26 +118,22 @@ class Ledger:
 
     def place(self) -> Place | None:
         """The learner's line that the calling thread (or else the worker) is in."""
-        frame: FrameType | None
-        if threading.get_ident() == self._worker:
-            frame = sys._getframe(1)
-        else:
-            frame = sys._current_frames().get(self._worker)
+        frame = sys._getframe(1) if threading.get_ident() == self._worker else sys._current_frames().get(self._worker)
         return self._code.place(frame)
 
-    def _match(self, name: str, group: str, peer: int | None, tag: int | None) -> str:
-        if name in POINT_TO_POINT:
-            if peer == -1:
-                return f"{group}/p/?>{self._rank}/{tag}"
+    def _numbered(self, name: str, group: str, peer: int | None, tag: int | None) -> tuple[str, int]:
+        """The n-th collective of a group, or message of a pair, is the n-th on its other ranks too."""
+        if name not in POINT_TO_POINT:
+            counted = key = f"{group}/c"
+        elif peer == -1:
+            return f"{group}/p/?>{self._rank}/{tag}", -1
+        else:
             pair = f"{self._rank}>{peer}" if name == "send" else f"{peer}>{self._rank}"
             key = f"{group}/p/{pair}/{tag}"
-            count = self._counts[name + key]
-            self._counts[name + key] += 1
-            return f"{key}/{count}"
-        key = f"{group}/c"
-        count = self._counts[key]
-        self._counts[key] += 1
-        return f"{key}/{count}"
+            counted = name + key
+        count = self._counts.get(counted, 0)
+        self._counts[counted] = count + 1
+        return key, count
 
 
 def wait_began(entry: Entry, caller: FrameType) -> int:

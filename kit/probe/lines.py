@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from kit.probe.blackbox import Blackbox
-from kit.probe.code import Code
-
-How = Literal["step", "over", "into", "out", "to_collective", "to_line", "finish"]
+if TYPE_CHECKING:
+    from kit.probe.blackbox import Blackbox
+    from kit.probe.code import Code
+    from kit.protocol.messages import How
 
 
 @dataclass(frozen=True)

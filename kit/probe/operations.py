@@ -1,9 +1,9 @@
 """What a process group is asked to do, read as facts before it is done.
 
-`READERS[method](*arguments)` turns one call on a c10d ProcessGroup (the face that DDP, FSDP2, DTensor, functional
-collectives and torch.distributed's own functions all end in) into a `Draft`: the public name, the memory it touches,
-and what must agree between the ranks. All of it runs at every operation of a loop that is recorded at full speed, with
-the processor's caches full of the learner's own work, so it is short.
+`READERS[method](*arguments)` turns one call on a c10d ProcessGroup into an
+`OperationCall`: the public name, the memory it touches, and what must agree between the ranks. All of it runs at every
+operation of a loop that is recorded at full speed, with the processor's caches full of the learner's own work, so it
+is short.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from kit.probe.torch_private import storage_number
 from kit.trace.facts import Region
-
-POINT_TO_POINT = frozenset({"send", "recv"})
 
 
 @dataclass(slots=True)
-class Draft:
+class OperationCall:
     """An operation as one rank asks for it. Peers and roots are still ranks within the group."""
 
     name: str
@@ -43,18 +42,17 @@ class Draft:
 
     def seen(self) -> list[Seen]:
         """The tensors as they are now: regions in the making, since the tensors themselves must not be kept."""
-        found: list[Seen] = []
-        role = "inout" if self.whole == "inout" else "in"
-        for tensors in (self.inputs,) if role == "inout" else (self.inputs, self.outputs):
-            for t in tensors:
-                storage, offset = (t.untyped_storage()._cdata, t.storage_offset()) if t.layout is _DENSE else (0, 0)
-                found.append((role, storage, offset, t.shape, t.dtype))
-            role = "out"
-        return found
+        if self.whole == "inout":
+            return [_seen("inout", tensor) for tensor in self.inputs]
+        return [_seen("in", tensor) for tensor in self.inputs] + [_seen("out", tensor) for tensor in self.outputs]
 
 
 Seen = tuple[Any, int, Any, torch.Size, torch.dtype]  # role, storage, offset, shape, dtype
-_DENSE = torch.strided
+
+
+def _seen(role: str, tensor: torch.Tensor) -> Seen:
+    storage = storage_number(tensor)
+    return role, storage, tensor.storage_offset() if storage else 0, tensor.shape, tensor.dtype
 
 
 def region(seen: Seen) -> Region:
@@ -63,20 +61,11 @@ def region(seen: Seen) -> Region:
 
 
 def payload_of(seen: list[Seen], whole: str) -> int:
-    """`Draft.payload`, from what was noted."""
+    """`OperationCall.payload`, from what was noted."""
     by_role = {"in": 0, "out": 0, "inout": 0}
     for role, _, _, shape, dtype in seen:
         by_role[role] += math.prod(shape) * dtype.itemsize
     return by_role[whole] or by_role["in"] or by_role["out"]
-
-
-def storage_of(tensor: torch.Tensor) -> int:
-    """A number that is equal for tensors that share memory; 0 where there is none of its own to share."""
-    return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else 0
-
-
-def dtype_of(tensor: torch.Tensor) -> str:
-    return dtype_name(tensor.dtype)
 
 
 @cache
@@ -108,62 +97,62 @@ def _options(arguments: tuple[Any, ...], position: int) -> Any:
     return arguments[position] if len(arguments) > position else None
 
 
-def _all_reduce(tensors: Any, options: Any = dist.ReduceOp.SUM, *_: Any) -> Draft:
+def _all_reduce(tensors: Any, options: Any = dist.ReduceOp.SUM, *_: Any) -> OperationCall:
     flat = _flat(tensors)
-    return Draft("all_reduce", flat, flat, "inout", reduce=options)
+    return OperationCall("all_reduce", flat, flat, "inout", reduce=options)
 
 
-def _reduce(tensors: Any, options: Any, op: Any = dist.ReduceOp.SUM, *_: Any) -> Draft:
+def _reduce(tensors: Any, options: Any, op: Any = dist.ReduceOp.SUM, *_: Any) -> OperationCall:
     flat, root = _flat(tensors), getattr(options, "rootRank", options)
-    return Draft("reduce", flat, flat, "inout", root=root, reduce=getattr(options, "reduceOp", op))
+    return OperationCall("reduce", flat, flat, "inout", root=root, reduce=getattr(options, "reduceOp", op))
 
 
-def _broadcast(tensors: Any, options: Any = 0, *_: Any) -> Draft:
+def _broadcast(tensors: Any, options: Any = 0, *_: Any) -> OperationCall:
     flat = _flat(tensors)
-    return Draft("broadcast", flat, flat, "inout", root=getattr(options, "rootRank", options))
+    return OperationCall("broadcast", flat, flat, "inout", root=getattr(options, "rootRank", options))
 
 
-def _gather(name: str) -> Callable[..., Draft]:
+def _gather(name: str) -> Callable[..., OperationCall]:
     """Outputs are the whole buffer of the formulas; a rank without one counts the piece it hands in."""
 
-    def reader(*arguments: Any) -> Draft:
+    def reader(*arguments: Any) -> OperationCall:
         outputs, inputs = _flat(arguments[0]), _flat(arguments[1])
         root = getattr(_options(arguments, 2), "rootRank", None) if name == "gather" else None
-        return Draft(name, inputs, outputs, "out", root=root)
+        return OperationCall(name, inputs, outputs, "out", root=root)
 
     return reader
 
 
-def _scatter(name: str) -> Callable[..., Draft]:
+def _scatter(name: str) -> Callable[..., OperationCall]:
     """Inputs are the whole buffer of the formulas; a rank without one counts the piece it is given."""
 
-    def reader(*arguments: Any) -> Draft:
+    def reader(*arguments: Any) -> OperationCall:
         outputs, inputs, options = _flat(arguments[0]), _flat(arguments[1]), _options(arguments, 2)
         root = getattr(options, "rootRank", None) if name == "scatter" else None
         reduce = getattr(options, "reduceOp", dist.ReduceOp.SUM) if name == "reduce_scatter" else None
-        return Draft(name, inputs, outputs, root=root, reduce=reduce)
+        return OperationCall(name, inputs, outputs, root=root, reduce=reduce)
 
     return reader
 
 
-def _all_to_all(outputs: Any, inputs: Any, *_: Any) -> Draft:
-    return Draft("all_to_all", _flat(inputs), _flat(outputs))
+def _all_to_all(outputs: Any, inputs: Any, *_: Any) -> OperationCall:
+    return OperationCall("all_to_all", _flat(inputs), _flat(outputs))
 
 
-def _send(tensors: Any, peer: int, tag: int) -> Draft:
-    return Draft("send", _flat(tensors), [], peer=peer, tag=tag)
+def _send(tensors: Any, peer: int, tag: int) -> OperationCall:
+    return OperationCall("send", _flat(tensors), [], peer=peer, tag=tag)
 
 
-def _recv(tensors: Any, peer: int, tag: int) -> Draft:
-    return Draft("recv", [], _flat(tensors), "out", peer=peer, tag=tag)
+def _recv(tensors: Any, peer: int, tag: int) -> OperationCall:
+    return OperationCall("recv", [], _flat(tensors), "out", peer=peer, tag=tag)
 
 
-def _barrier(*_: Any) -> Draft:
-    return Draft("barrier", [], [])
+def _barrier(*_: Any) -> OperationCall:
+    return OperationCall("barrier", [], [])
 
 
 # By the method of a c10d ProcessGroup: the facts of one call on it.
-READERS: dict[str, Callable[..., Draft]] = {
+READERS: dict[str, Callable[..., OperationCall]] = {
     "broadcast": _broadcast,
     "allreduce": _all_reduce,
     "allreduce_coalesced": _all_reduce,

@@ -23,14 +23,10 @@ from torch.optim.optimizer import (
 )
 from torch.utils._pytree import tree_leaves
 
+from kit.probe.torch_private import at_end_of_backward, backward_number
 from kit.trace.facts import Pass
 
 Told = Callable[[str, Any], None]  # (what happened, the module or optimizer that it happened to, or None)
-
-
-def in_backward() -> int:
-    """The number of the backward pass that the calling thread is in; -1 outside."""
-    return int(torch._C._current_graph_task_id())
 
 
 class Passes:
@@ -38,9 +34,7 @@ class Passes:
 
     def __init__(self, told: Told = lambda what, whom: None) -> None:
         self.facts: list[Pass] = []
-        self.computed: list[
-            tuple[int, int]
-        ] = []  # of each backward pass: (all gradients were there, it was over), in ns
+        self.computed: list[tuple[int, int]] = []  # ns, of each backward pass: (all gradients were there, it was over)
         self._told = told
         self._thread = threading.get_ident()
         self._depth = {"forward": 0, "step": 0}  # modules within modules, optimizers within optimizers
@@ -61,7 +55,8 @@ class Passes:
         self._hooks.close()
 
     def _here(self) -> bool:
-        return threading.get_ident() == self._thread and in_backward() == -1  # recomputing is part of the backward pass
+        """In the forward pass or a step; what is computed anew in a backward pass is part of that."""
+        return threading.get_ident() == self._thread and backward_number() == -1
 
     def _enter(self, module: torch.nn.Module, *_: Any) -> None:
         if self._here():
@@ -73,12 +68,11 @@ class Passes:
                 tensor.register_hook(self._gradient_came)
 
     def _gradient_came(self, gradient: torch.Tensor) -> None:
-        if in_backward() == self._backward:
+        if backward_number() == self._backward:
             return
-        self._backward = in_backward()
+        self._backward = backward_number()
         self._begin("backward", None)
-        queue = torch.autograd.Variable._execution_engine.queue_callback
-        queue(lambda: queue(partial(self._backward_ended, time.monotonic_ns())))
+        at_end_of_backward(lambda: at_end_of_backward(partial(self._backward_ended, time.monotonic_ns())))
 
     def _backward_ended(self, computed: int) -> None:
         """Called after what others had put off to the end of the pass: there, a reducer waits for its buckets."""

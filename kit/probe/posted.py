@@ -1,99 +1,94 @@
-"""An operation of a stepped function, from posted to done."""
+"""Operations that are posted, and done once all their ranks have posted matching ones: when stepping, and on threads.
+
+Issuing never blocks: a Work is handed out at once, so that `isend; recv; wait` on both sides stays legal, and a rank
+that waits does so in Python, where it can be freed.
+"""
 
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import torch
-import torch.distributed as dist
-
-from kit.probe.later import Later
+from kit.probe.deferred import DeferredWork
 from kit.probe.ledger import Entry, wait_began
-from kit.probe.operations import Draft
+from kit.probe.run import Run, making_of_group
+from kit.protocol.messages import Posted
 
 if TYPE_CHECKING:
-    from kit.probe.step import StepRun
+    import torch
 
-Issue = Callable[..., dist.Work | None]
+    from kit.probe.operations import OperationCall
 
 
 class MismatchedOperation(RuntimeError):
     """The ranks of a group called operations that do not fit together."""
 
 
-class PostedWork(Later):
-    """An operation that has been asked for; it runs once the host agent says so. `wait` blocks in Python until then."""
+class PostedWork(DeferredWork):
+    """One of them. Subclasses say how a rank waits (`stand`)."""
 
-    def __init__(self, run: StepRun, entry: Entry, draft: Draft, launch: Issue) -> None:
-        super().__init__(draft.outputs, run.device)
+    def __init__(self, entry: Entry, call: OperationCall, device: torch.device) -> None:
+        super().__init__(call.outputs, device)
         self.entry = entry
-        self.waited = False
-        self.launched = False  # all its participants have asked for it
-        self._run = run
-        self._launch = launch
-        self._ready = torch.cuda.Event() if run.device.type == "cuda" else None
-        if self._ready is not None:
-            self._ready.record()
 
-    def run(self) -> None:
-        """Does the real operation, in the launching thread, and waits for its end unless its links are throttled."""
-        self.entry.began = time.monotonic_ns()
-        try:
-            if self._ready is None:
-                work = self._go()
-            else:
-                with torch.cuda.stream(torch.cuda.Stream()):
-                    self._ready.wait()
-                    work = self._go()
-                    torch.cuda.current_stream().synchronize()
-        except Exception as error:  # what gloo or nccl raises reaches the rank that waits
-            self.fail(error)
-            return
-        if isinstance(work, Later):
-            work.after(lambda: self._ran(work.error))
-        else:
-            self._ran(None)
+    def wait(self, timeout: Any = None) -> bool:
+        begin = wait_began(self.entry, sys._getframe(1))
+        if not self.done.is_set():
+            self.stand(begin)
+        self.entry.waits += ((begin, time.monotonic_ns()),)
+        self.was_waited_for()
+        return super().wait()
 
-    def finish(self) -> None:
-        super().finish()
-        self._run.tell("operation", operation=self.entry.fact())
+    @abstractmethod
+    def stand(self, since: int) -> None:
+        """Returns once it is done."""
+
+    def was_waited_for(self) -> None:
+        """Hook for subclasses."""
 
     def fail(self, error: BaseException) -> None:
         self.entry.error = f"{type(error).__name__}: {error}"
         super().fail(error)
 
-    def wait(self, timeout: Any = None) -> bool:
-        begin = wait_began(self.entry, sys._getframe(1))
-        if not self.done.is_set():
-            if threading.get_ident() == self._run.worker:  # while another thread waits, the learner's own may go on
-                self.waited = True
-                self._run.tell("wait", index=self.entry.index, since=begin, place=self._run.ledger.place())
-            self.done.wait()
-        self.entry.waits.append((begin, time.monotonic_ns()))
-        self._run.tell("operation", operation=self.entry.fact())
-        self._run.forget(self)
-        if self.error is not None:
-            raise self.error
-        return True
+    def refuse(self, sentence: str) -> None:
+        self.fail(MismatchedOperation(sentence))
 
-    def _settle(self, future: torch.futures.Future[Any] | None) -> None:
-        if future is not None and self.error is not None:
-            self._run.fail_soon(self.error)
-        super()._settle(future)
 
-    def _go(self) -> dist.Work | None:
-        work = self._launch() if self.source is None else self._launch(self.source)
-        if work is not None and not isinstance(work, Later):
-            work.wait()
+PostedByRun = TypeVar("PostedByRun", bound=PostedWork)
+
+
+class PostingRun(Run, Generic[PostedByRun]):
+    """A run whose operations are posted. `works` are those not yet over, by index."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.works: dict[int, PostedByRun] = {}
+
+    def post(self, work: PostedByRun) -> PostedByRun:
+        self.works[work.entry.index] = work
+        self.leave_if_told()  # after it is among the works, which an abort ends
+        self.send(Posted(self.id, self.rank, work.entry.fact()))
         return work
 
-    def _ran(self, error: BaseException | None) -> None:
-        if error is not None:
-            self.fail(error)
-            return
-        self.entry.ended = time.monotonic_ns()
-        self.finish()
+    @contextmanager
+    def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
+        """The members of a new group meet here first: their rendezvous in C++ could not be freed."""
+        call = making_of_group()
+        self.meet(self.ledger.open(call, name, ranks, sys._getframe(1)), call).wait()
+        yield
+
+    @abstractmethod
+    def meet(self, entry: Entry, call: OperationCall) -> PostedByRun:
+        """Posts an operation that moves nothing."""
+
+    def leave_if_told(self) -> None:
+        """Hook for runs that can be aborted while they work."""
+
+    def sender_found(self, work: PostedByRun, source: int) -> None:
+        """A receive from any source has met its sender, as a global rank."""
+        self.ledger.found_source(work.entry, source)
+        work.source = work.entry.ranks.index(source)

@@ -11,19 +11,37 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox
 from kit.probe.links.timed import TimedRun
-from kit.probe.memory.accounted import AccountedRun
+from kit.probe.memory.account import AccountedRun
 from kit.probe.record import RecordRun
 from kit.probe.step import StepRun
-from kit.probe.wire import Channel, Message
 from kit.probe.world import World, seed_everything
+from kit.protocol.messages import (
+    Begin,
+    Ended,
+    FromRank,
+    Go,
+    Launch,
+    Leave,
+    Ready,
+    Refuse,
+    ReportPlease,
+    Task,
+    ToRank,
+    Unloaded,
+)
 from kit.trace.facts import Failure
+
+if TYPE_CHECKING:
+    import mmap
+
+    from kit.protocol.wire import Channel
 
 TICK = 0.1  # s between looks at a run that may stand still
 
@@ -37,8 +55,8 @@ class Rank:
         self,
         number: int,
         world: int,
-        channel: Channel,
-        blackbox: Any,
+        channel: Channel[ToRank, FromRank],
+        blackbox: mmap.mmap,
         run_dir: str | Path,
         generation: int,
         device: str = "cpu",
@@ -61,7 +79,7 @@ class Rank:
             torch.cuda.set_device(self._device)
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // self._size))
         self._world.join(self._store, self._size)
-        self._channel.send({"kind": "ready", "rank": self.number, "pid": os.getpid()})
+        self._channel.send(Ready(self.number))
         threading.Thread(target=self._live, name="control", daemon=True).start()
 
     def _live(self) -> None:
@@ -87,63 +105,67 @@ class Rank:
             if busy and self._run is not None:
                 self._run.tick()
 
-    def _obey(self, message: Message) -> None:
-        kind = message["kind"]
-        if kind == "run":
-            self._begin(message)
+    def _obey(self, order: ToRank) -> None:
+        if isinstance(order, Begin):
+            self._begin(order)
             return
         run = self._run
-        if run is None or message["run"] != run.id:
+        if run is None or order.run != run.id:
             return  # of a run that has ended
-        if kind == "abort":
-            run.abort(message["reason"])
-        elif isinstance(run, RecordRun) and kind == "report":
-            run.report()
-        elif isinstance(run, StepRun) and kind in ("move", "launch", "refuse"):
-            getattr(run, kind)(message)
-        else:
-            raise AssertionError(f"a rank cannot {kind}")
+        match order:
+            case Leave():
+                run.abort(order.reason)
+            case ReportPlease() if isinstance(run, RecordRun):
+                run.report()
+            case Go() if isinstance(run, StepRun):
+                run.go(order)
+            case Launch() if isinstance(run, StepRun):
+                run.launch(order)
+            case Refuse() if isinstance(run, StepRun):
+                run.refuse(order)
+            case _:
+                raise AssertionError(f"{type(run).__name__} cannot obey {order!r}")
 
-    def _begin(self, message: Message) -> None:
+    def _begin(self, order: Begin) -> None:
         before = self._worker
         self._run = None
-        self._worker = threading.Thread(target=self._work, args=(message, before), name="worker", daemon=True)
+        self._worker = threading.Thread(target=self._work, args=(order, before), name="worker", daemon=True)
         self._worker.start()
 
-    def _work(self, message: Message, before: threading.Thread | None) -> None:
+    def _work(self, order: Begin, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
-        kind = _kind_of(message)
+        task = order.task
+        kind = _kind_of(task)
         try:
             self._blackbox.clear()
             self._world.during_run(None)
-            if message["store"] is not None:
-                self._world.join(message["store"], message["size"])
-            run = kind(message, self.number, self._channel.send, self._blackbox, self._device)
+            if task.store is not None:
+                self._world.join(task.store, task.size)
+            run = kind(order, self.number, self._channel.send, self._blackbox, self._device)
         except Exception as error:  # anything a learner's module does while it is imported
-            self._could_not_begin(message, error)
+            self._could_not_begin(task, error)
             return
         self._world.during_run(threading.get_ident())
         self._watch.observer = self._run = run
-        self._channel.send({"kind": "begun", "run": run.id})
         try:
             run.body()
         finally:
             self._watch.observer = None
             self._world.during_run(None)
-            ended = {"kind": "ended", "run": run.id, "clean": not self._world.touched and run.aborted is None}
-            self._channel.send(ended)
+            clean = not self._world.touched and run.aborted is None
+            self._channel.send(Ended(run.id, self.number, clean))
 
-    def _could_not_begin(self, message: Message, error: Exception) -> None:
+    def _could_not_begin(self, task: Task, error: Exception) -> None:
         text = "".join(traceback.format_exception(error))
         hint = f"rank {self.number} could not load the function: {error}"
         failure = Failure(type(error).__name__, hint, text, None)
-        self._channel.send({"kind": "unloaded", "run": message["run"], "error": failure, "time": time.monotonic_ns()})
+        self._channel.send(Unloaded(task.run, self.number, failure, time.monotonic_ns()))
 
 
-def _kind_of(order: Message) -> type[StepRun] | type[RecordRun]:
-    if order["mode"] == "step":
+def _kind_of(task: Task) -> type[StepRun] | type[RecordRun]:
+    if task.mode == "step":
         return StepRun
-    if "account" in order:
+    if task.account is not None:
         return AccountedRun
-    return RecordRun if order["links"] is None else TimedRun
+    return RecordRun if task.links is None else TimedRun

@@ -8,18 +8,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
-from kit.probe.asleep import Sleep
-from kit.probe.backend import Launch, ObservedGroup
+from kit.probe.blocked import BlockedDetector
 from kit.probe.ledger import Entry, wait_began
-from kit.probe.operations import Draft
-from kit.probe.run import Run, naming_of_group
+from kit.probe.run import Run, making_of_group
+from kit.probe.torch_private import at_end_of_backward, backward_number
+from kit.protocol.messages import Operations, Report
 
-PATIENCE = 0.5  # s in one wait before the host agent is asked whether it can end
+if TYPE_CHECKING:
+    from kit.probe.backend import Launch, ObservedGroup
+    from kit.probe.operations import OperationCall
+
+PATIENCE = 0.5  # s in one wait before the coordinator is asked whether it can end
 REPEAT = 0.5  # s between two such questions
 BACKWARD = "_engine_run_backward"  # the frame of torch's Python that stands under whatever C++ does in a backward pass
 STANDS = 0.05  # s after which a rank that is asked says that it waits
@@ -31,12 +35,13 @@ class RecordRun(Run):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.waiting: tuple[Entry, float] | None = None
-        self._sleep = Sleep(self.worker, self.native)
-        self._standstill = Sleep(self.worker, self.native, within="")
+        self._blocked = BlockedDetector(self.worker, self.native)
+        self._standstill = BlockedDetector(self.worker, self.native, within="")
         self._asked = 0.0
         self._issued = -1
         self._promised: list[Entry] = []
         self._noted_after = -1  # the backward pass at whose end promises will be looked at
+        self._note_last = partial(at_end_of_backward, self.note_promises)  # after what is put there meanwhile
         self._clock = _DeviceClock(self.device) if self.device.type == "cuda" else None
 
     def start(self) -> None:
@@ -48,16 +53,20 @@ class RecordRun(Run):
         if self._clock is not None:
             self._clock.read()
         self.note_promises()
-        self.tell("operations", operations=self.ledger.facts())
+        self.send(self.operations())
 
-    def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work:
+    def operations(self) -> Operations:
+        """All that is told of the run's operations when it has ended."""
+        return Operations(self.id, self.rank, self.ledger.facts())
+
+    def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         if self._promised:
             self.note_promises()
         frame = sys._getframe(2)
-        entry = self.ledger.open(draft, group.label, group.ranks, frame)
+        entry = self.ledger.open(call, group.label, group.ranks, frame)
         if self.throttle is not None:
-            launch = self.over_links(group, draft, launch, entry.issued)
-        elif self._clock is None and frame.f_code.co_name == BACKWARD and _is_bucket(draft):
+            launch = self.over_links(group, call, launch, entry.issued)
+        elif self._clock is None and frame.f_code.co_name == BACKWARD and _is_bucket(call):
             bare = launch()  # the reducer takes the future and never waits for the work
             self.promise(entry, bare.get_future())
             return bare
@@ -74,11 +83,10 @@ class RecordRun(Run):
         """
         entry.future = future
         self._promised.append(entry)
-        backward = torch._C._current_graph_task_id()
+        backward = backward_number()
         if backward not in (-1, self._noted_after):
             self._noted_after = backward
-            queue = torch.autograd.Variable._execution_engine.queue_callback
-            queue(partial(queue, self.note_promises))
+            at_end_of_backward(self._note_last)
 
     def note_promises(self) -> None:
         still = []
@@ -93,17 +101,17 @@ class RecordRun(Run):
 
     @contextmanager
     def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
-        entry = self.ledger.open(Draft(naming_of_group(), [], []), name, ranks, sys._getframe(1))
+        entry = self.ledger.open(making_of_group(), name, ranks, sys._getframe(1))
         self.waiting = (entry, entry.issued * 1e-9)
         try:
             yield
         finally:
             self.waiting = None
             entry.ended = time.monotonic_ns()
-            entry.waits.append((entry.issued, entry.ended))
+            entry.waits += ((entry.issued, entry.ended),)
 
     def tick(self) -> None:
-        """In the control thread: asks the host agent about a wait that has become long."""
+        """In the control thread: asks the coordinator about a wait that has become long."""
         issued = len(self.ledger.entries)
         if issued != self._issued:  # it gets on: nothing to look at, and looking costs the learner's thread time
             self._issued = issued
@@ -119,20 +127,20 @@ class RecordRun(Run):
         waiting = self.waiting
         if waiting is not None:
             return waiting[0] if now - waiting[1] > patience else None
-        if self._sleep.seconds() > patience:
+        if self._blocked.seconds() > patience:
             return next((e for e in self.ledger.entries if e.ended is None), None)
         if self._standstill.seconds() > patience:  # c10d's own futures wait without a frame of torch's
             return next((e for e in self.ledger.entries if e.future is not None and not e.future.done()), None)
         return None
 
     def report(self) -> None:
-        """Tells the agent, which asks, every operation issued so far and the one that is waited for."""
+        """Tells the coordinator, which asks, every operation issued so far and the one that is waited for."""
         self._report(self.long_wait(time.monotonic(), STANDS), answer=True)
 
     def _report(self, waiting: Entry | None, answer: bool) -> None:
         index = waiting.index if waiting else None
         facts, place = self.ledger.facts(), self.ledger.place()
-        self.tell("report", operations=facts, waiting=index, place=place, answer=answer)
+        self.send(Report(self.id, self.rank, facts, index, place, answer))
 
 
 class RecordedWork(dist.Work):
@@ -156,7 +164,7 @@ class RecordedWork(dist.Work):
             return self._work.wait() if timeout is None else self._work.wait(timeout)
         finally:
             now = time.monotonic_ns()
-            entry.waits.append((begin, now))
+            entry.waits += ((begin, now),)
             if self._clock is not None:
                 self._clock.mark(entry)
             elif entry.ended is None:
@@ -194,11 +202,11 @@ class RecordedWork(dist.Work):
         return self._future
 
 
-def _is_bucket(draft: Draft) -> bool:
+def _is_bucket(call: OperationCall) -> bool:
     """Gradients, where C++ asks in a backward pass: only DistributedDataParallel's reducer does (it also counts, in
     whole numbers, which parameters were used, and waits for that).
     """
-    return draft.name == "all_reduce" and len(draft.inputs) == 1 and draft.inputs[0].is_floating_point()
+    return call.name == "all_reduce" and len(call.inputs) == 1 and call.inputs[0].is_floating_point()
 
 
 class _DeviceClock:

@@ -7,9 +7,9 @@ import os
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import torch
@@ -17,17 +17,21 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
 from kit.probe import capture, shipping
-from kit.probe.backend import Launch, ObservedGroup
-from kit.probe.blackbox import Blackbox
 from kit.probe.capture import Capture
 from kit.probe.code import Code
 from kit.probe.delta import Encoder
 from kit.probe.ledger import Ledger
 from kit.probe.links.throttle import Throttle
-from kit.probe.operations import Draft
+from kit.probe.operations import OperationCall
 from kit.probe.output import Printed
-from kit.probe.wire import Message
-from kit.trace.facts import Failure, Frame, Stop
+from kit.protocol.messages import AtStop, Begin, RunNews
+from kit.trace.facts import Failure, Frame, Phase, Place, Stop
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kit.probe.backend import Launch, ObservedGroup
+    from kit.probe.blackbox import Blackbox
 
 _PROBE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -36,45 +40,40 @@ class RunAborted(BaseException):
     """Raised in the learner's code to end it; not an Exception, so that `except Exception` lets it pass."""
 
 
-class Run:
+class Run(ABC):
     """Subclasses say what happens at an operation (`perform`, `joining`) and around the function (`start`, `end`)."""
 
     def __init__(
-        self, request: Message, rank: int, send: Callable[[Message], None], blackbox: Blackbox, device: torch.device
+        self, order: Begin, rank: int, send: Callable[[RunNews], None], blackbox: Blackbox, device: torch.device
     ):
-        self.id: int = request["run"]
+        task = order.task
+        self.id = task.run
         self.rank = rank
         self.aborted: str | None = None
         self.worker = threading.get_ident()
         self.native = threading.get_native_id()
         self.blackbox = blackbox
         self.device = device
-        links = request.get("links")
-        self.throttle = Throttle(links, rank, device, self.id) if links is not None else None
-        self.code = Code(request["sources"], request["root_file"])
+        self.throttle = Throttle(task.links, rank, device, self.id) if task.links is not None else None
+        self.code = Code(task.sources, task.root_file)
         self.ledger = Ledger(rank, self.code, self.worker, blackbox)
         self.printed = Printed()
-        self.capture = Capture(self.code, request["budget"])
+        self.capture = Capture(self.code, task.budget)
         self.released = time.monotonic_ns()
-        self._send = send
+        self.send = send
         self._encoder = Encoder()
         self._stops = 0
         self._last_frames: tuple[Frame, ...] = ()
-        shipping.show_sources(request["sources"])
-        self._function = shipping.unpack(request["function"])
-        self._args, self._kwargs = on_device(shipping.unpack(request["arguments"]), device)
-
-    def tell(self, kind: str, **content: Any) -> None:
-        self._send({"kind": kind, "run": self.id, **content})
+        shipping.show_sources(task.sources)
+        self._function = shipping.unpack(task.function)
+        self._args, self._kwargs = on_device(shipping.unpack(order.arguments), device)
 
     def body(self) -> None:
         """Runs the function in the calling thread and reports how it ended."""
         self.printed.install(self.worker)
         result, failure = None, None
         if self.device.type != "cpu":
-            torch.set_default_device(
-                self.device
-            )  # of this thread: plain code makes its tensors where its rank computes
+            torch.set_default_device(self.device)  # of this thread: plain code makes tensors where its rank computes
         try:
             self.start()
             result = self._function(*self._args, **self._kwargs)
@@ -90,29 +89,40 @@ class Run:
         blob, failure = _pickled(result) if failure is None else (None, failure)
         self.report_stop("failed" if failure else "finished", self._last_frames, error=failure, result=blob)
 
+    @abstractmethod
     def start(self) -> None:
-        raise AssertionError("a run says how it starts")
+        """Before the function is called."""
 
+    @abstractmethod
     def end(self) -> None:
-        raise AssertionError("a run says how it ends")
+        """After it has returned or raised."""
 
-    def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work:
-        raise AssertionError("a run says what an operation does")
+    @abstractmethod
+    def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
+        """Does an operation that the function, or a library for it, has asked for; `launch` does the real one."""
 
+    @abstractmethod
     def joining(self, name: str, ranks: tuple[int, ...]) -> AbstractContextManager[None]:
-        raise AssertionError("a run says what making a group does")
+        """Around the making of a process group."""
 
     def abort(self, reason: str) -> None:
         self.aborted = reason
 
-    def over_links(self, group: ObservedGroup, draft: Draft, launch: Launch, asked: int | None = None) -> Launch:
+    def over_links(self, group: ObservedGroup, call: OperationCall, launch: Launch, asked: int | None = None) -> Launch:
         """`launch` as it is, or held back where links are throttled. asked: when, in ns; None: when it is launched."""
         throttle = self.throttle
         if throttle is None:
             return launch
-        return lambda *source: throttle.issue(draft, group.label, group.ranks, lambda: launch(*source), asked)
+        return lambda *source: throttle.issue(call, group.label, group.ranks, lambda: launch(*source), asked)
 
-    def report_stop(self, phase: str, frames: tuple[Frame, ...], about_to: str | None = None, **more: Any) -> None:
+    def report_stop(
+        self,
+        phase: Phase,
+        frames: tuple[Frame, ...],
+        about_to: str | None = None,
+        error: Failure | None = None,
+        result: bytes | None = None,
+    ) -> None:
         """Posts where the rank stands, what it holds and what it did since it was last released."""
         now = time.monotonic_ns()
         self._last_frames = frames
@@ -129,26 +139,24 @@ class Run:
             truncated=self.capture.spent,
         )
         self._stops += 1
-        self.tell("stop", phase=phase, stop=stop, facts=facts, active=(self.released, now), **more)
+        self.send(AtStop(self.id, self.rank, phase, stop, facts, (self.released, now), error, result))
 
     def _failure(self, error: BaseException) -> Failure:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_PROBE)]
         text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames)])
         text += "".join(traceback.format_exception_only(error))
-        place, step = None, error.__traceback__
-        while step is not None:
-            if self.code.is_stepped(step.tb_frame):
-                place = self.code.place(step.tb_frame) if place is None else place
-                if self.code.is_foreground(step.tb_frame.f_code.co_filename):
-                    file, name = step.tb_frame.f_code.co_filename, step.tb_frame.f_code.co_name
-                    place = type(self.code.place_of(step.tb_frame))(file, self.code.line(file, step.tb_lineno), name)
-            step = step.tb_next
+        place = None
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            if self.code.is_stepped(frame):
+                code = frame.f_code
+                if place is None or self.code.is_foreground(code.co_filename):
+                    place = Place(code.co_filename, self.code.line(code.co_filename, line), code.co_name)
         return Failure(type(error).__name__, str(error), text, place)
 
 
-def naming_of_group() -> str:
+def making_of_group() -> OperationCall:
     """What the learner calls while a group is being made: the first one is the default group."""
-    return "new_group" if dist.is_initialized() else "init_process_group"
+    return OperationCall("new_group" if dist.is_initialized() else "init_process_group", [], [])
 
 
 def on_device(values: Any, device: torch.device) -> Any:

@@ -1,10 +1,7 @@
 """Stepping: the function stops before lines and operations, and an operation runs once all its ranks have asked for it.
 
-Issuing an operation never blocks: it is posted to the host agent and a Work is handed out at once, so that
-`isend; recv; wait` on both sides stays legal. The agent says 'launch' when every participant has posted a matching
-entry;
-only then does the real group see it, so raw gloo never meets a mismatch, and a rank that waits does so in Python,
-where it can be freed.
+The coordinator says 'launch' when every participant has posted a matching entry; only then does the real group see it,
+so raw gloo never meets a mismatch.
 """
 
 from __future__ import annotations
@@ -13,27 +10,30 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
-from kit.probe.asleep import Sleep
-from kit.probe.backend import Launch, ObservedGroup
-from kit.probe.ledger import Entry
+from kit.probe.blocked import BlockedDetector
+from kit.probe.deferred import DeferredWork
 from kit.probe.lines import Lines, Motion
-from kit.probe.operations import Draft
-from kit.probe.posted import Issue, MismatchedOperation, PostedWork
-from kit.probe.run import Run, RunAborted, naming_of_group
-from kit.probe.wire import Message
+from kit.probe.posted import PostedWork, PostingRun
+from kit.probe.run import RunAborted
+from kit.protocol.messages import Go, Operated, Refuse, Waits
+from kit.protocol.messages import Launch as LaunchOrder
 
-FUTURE_WAIT = 0.15  # s asleep in C++ before a future that was handed out counts as waited for
+if TYPE_CHECKING:
+    from kit.probe.backend import Launch, ObservedGroup
+    from kit.probe.ledger import Entry
+    from kit.probe.operations import OperationCall
+    from kit.trace.facts import Place
+
+FUTURE_WAIT = 0.15  # s blocked in C++ before a future that was handed out counts as waited for
 
 
-class StepRun(Run):
+class StepRun(PostingRun["SteppedWork"]):
     """One rank's part of a stepped function."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -43,9 +43,8 @@ class StepRun(Run):
         self._go = True
         self._failed: BaseException | None = None  # to be raised in the learner's thread
         self._stack: tuple[FrameType, ...] = ()
-        self._works: dict[int, PostedWork] = {}
-        self._launches: queue.SimpleQueue[PostedWork | None] = queue.SimpleQueue()
-        self._sleep = Sleep(self.worker, self.native)
+        self._launches: queue.SimpleQueue[SteppedWork | None] = queue.SimpleQueue()
+        self._blocked = BlockedDetector(self.worker, self.native)
         self._lines = Lines(self.code, self.blackbox, lambda: self._motion, self._pause, self._returned)
 
     # -- in the learner's thread ---------------------------------------------------------------------------------
@@ -53,43 +52,40 @@ class StepRun(Run):
     def start(self) -> None:
         threading.Thread(target=self._launch_in_order, name="launches", daemon=True).start()
         self.released = time.monotonic_ns()
-        torch.autograd.set_multithreading_enabled(
-            False
-        )  # backward and its hooks stay in this thread, where lines are seen
+        torch.autograd.set_multithreading_enabled(False)  # backward and its hooks stay here, where lines are seen
         self._lines.start()
 
     def end(self) -> None:
         self._lines.stop()
         self._launches.put(None)
 
-    def perform(self, group: ObservedGroup, draft: Draft, launch: Launch) -> dist.Work:
+    def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         if self._motion.how == "to_collective" and threading.get_ident() == self.worker:
-            self._pause(sys._getframe(2), about_to=draft.name)
-        entry = self.ledger.open(draft, group.label, group.ranks, sys._getframe(2))
-        return self._post(entry, draft, self.over_links(group, draft, launch))
+            self._pause(sys._getframe(2), about_to=call.name)
+        entry = self.ledger.open(call, group.label, group.ranks, sys._getframe(2))
+        return self.post(SteppedWork(self, entry, call, self.over_links(group, call, launch)))
 
-    @contextmanager
-    def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
-        """The members of a new group meet here first: their rendezvous in C++ could not be freed."""
-        draft = Draft(naming_of_group(), [], [])
-        self._post(self.ledger.open(draft, name, ranks, sys._getframe(1)), draft, lambda: None).wait()
-        yield
+    def meet(self, entry: Entry, call: OperationCall) -> SteppedWork:
+        return self.post(SteppedWork(self, entry, call, None))
 
-    def _post(self, entry: Entry, draft: Draft, launch: Issue) -> PostedWork:
-        work = PostedWork(self, entry, draft, launch)
-        entry.keep = work
-        self._works[entry.index] = work
-        self._leave_if_told()
-        self.tell("post", operation=entry.fact())
-        return work
+    def tell_of(self, entry: Entry) -> None:
+        self.send(Operated(self.id, self.rank, entry.fact()))
 
-    def forget(self, work: PostedWork) -> None:
+    def tell_wait(self, entry: Entry, since: int, place: Place | None = None) -> None:
+        self.send(Waits(self.id, self.rank, entry.index, since, place))
+
+    def forget(self, work: SteppedWork) -> None:
         """A work that has been waited for is needed no more, nor are the tensors it holds."""
         work.entry.keep = None
-        self._works.pop(work.entry.index, None)
+        self.works.pop(work.entry.index, None)
+
+    def fail_soon(self, error: BaseException) -> None:
+        """For code in C++ that waits on a future: it cannot be told, so the learner's own fails at its next line."""
+        self._failed = error
+        self._motion = Motion("into")
 
     def _pause(self, frame: FrameType, about_to: str | None = None) -> None:
-        self._leave_if_told()
+        self.leave_if_told()
         self._stack = tuple(self.code.stack(frame))
         with self._turn:
             self._go = False
@@ -97,52 +93,45 @@ class StepRun(Run):
         with self._turn:
             while not self._go and self.aborted is None:
                 self._turn.wait()
-        self._leave_if_told()
+        self.leave_if_told()
         self.released = time.monotonic_ns()
 
-    def _leave_if_told(self) -> None:
+    def leave_if_told(self) -> None:
         if self.aborted is not None:
             raise RunAborted(self.aborted)
         error, self._failed = self._failed, None
         if error is not None:
             raise error
 
-    def fail_soon(self, error: BaseException) -> None:
-        """For code in C++ that waits on a future: it cannot be told, so the learner's own fails at its next line."""
-        self._failed = error
-        self._motion = Motion("into")
-
     def _returned(self, frame: FrameType) -> None:
-        self._leave_if_told()
+        self.leave_if_told()
         self._last_frames = self.capture.frames(frame)
 
     # -- in the control thread -----------------------------------------------------------------------------------
 
-    def move(self, message: Message) -> None:
+    def go(self, order: Go) -> None:
         with self._turn:
-            self._motion = Motion(message["how"], message.get("line", 0), message.get("file"), self._stack)
+            self._motion = Motion(order.how, order.line, order.file, self._stack)
             self._go = True
             self._turn.notify_all()
 
-    def launch(self, message: Message) -> None:
-        if self.aborted is not None:  # the agent's orders come to all ranks in one order: no partner launches it either
+    def launch(self, order: LaunchOrder) -> None:
+        if self.aborted is not None:  # all ranks hear the coordinator in one order: no partner launches it either
             return
-        work = self._works[message["index"]]
-        source = message.get("source")
-        if source is not None:
-            self.ledger.found_source(work.entry, source)
-            work.source = work.entry.ranks.index(source)
+        work = self.works[order.index]
+        if order.source is not None:
+            self.sender_found(work, order.source)
         work.launched = True
         self._launches.put(work)
 
-    def refuse(self, message: Message) -> None:
+    def refuse(self, order: Refuse) -> None:
         if self.aborted is None:
-            self._works[message["index"]].fail(MismatchedOperation(message["sentence"]))
+            self.works[order.index].refuse(order.sentence)
 
     def abort(self, reason: str) -> None:
         super().abort(reason)
         self._motion = Motion("into")  # a rank that runs on ends at its next line
-        for work in list(self._works.values()):
+        for work in list(self.works.values()):
             if not work.launched and not work.done.is_set():  # a launched one ends: its partners launch theirs
                 work.fail(RunAborted(reason))
         with self._turn:
@@ -150,13 +139,13 @@ class StepRun(Run):
             self._turn.notify_all()
 
     def tick(self) -> None:
-        """A wait inside C++ (DDP's reducer on a future) tells nobody: see it from the thread's own stillness."""
+        """A wait inside C++ (DDP's reducer on a future) tells nobody: it shows from outside the thread."""
         handed_out = [
-            w for w in list(self._works.values()) if w.future is not None and not w.done.is_set() and not w.waited
+            w for w in list(self.works.values()) if w.future is not None and not w.done.is_set() and not w.waited
         ]
-        if handed_out and self._sleep.seconds() > FUTURE_WAIT:
+        if handed_out and self._blocked.seconds() > FUTURE_WAIT:
             handed_out[0].waited = True
-            self.tell("wait", index=handed_out[0].entry.index, since=time.monotonic_ns())
+            self.tell_wait(handed_out[0].entry, time.monotonic_ns())
 
     # -- in the launching thread ---------------------------------------------------------------------------------
 
@@ -166,3 +155,71 @@ class StepRun(Run):
             torch.cuda.set_device(self.device)
         while (work := self._launches.get()) is not None:
             work.run()
+
+
+class SteppedWork(PostedWork):
+    """A posted operation; `launch` does the real one, if it moves anything."""
+
+    def __init__(self, run: StepRun, entry: Entry, call: OperationCall, launch: Launch | None) -> None:
+        super().__init__(entry, call, run.device)
+        entry.keep = self
+        self.waited = False
+        self.launched = False  # all its participants have asked for it
+        self._run = run
+        self._launch = launch
+        self._ready = torch.cuda.Event() if run.device.type == "cuda" else None
+        if self._ready is not None:
+            self._ready.record()
+
+    def run(self) -> None:
+        """Does the real operation, in the launching thread, and waits for its end unless its links are throttled."""
+        self.entry.began = time.monotonic_ns()
+        try:
+            if self._ready is None:
+                work = self._real()
+            else:
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    self._ready.wait()
+                    work = self._real()
+                    torch.cuda.current_stream().synchronize()
+        except Exception as error:  # what gloo or nccl raises reaches the rank that waits
+            self.fail(error)
+            return
+        if isinstance(work, DeferredWork):
+            work.after(lambda: self._ran(work.error))
+        else:
+            self._ran(None)
+
+    def finish(self) -> None:
+        super().finish()
+        self._run.tell_of(self.entry)
+
+    def stand(self, since: int) -> None:
+        if threading.get_ident() == self._run.worker:  # while another thread waits, the learner's own may go on
+            self.waited = True
+            self._run.tell_wait(self.entry, since, self._run.ledger.place())
+        self.done.wait()
+
+    def was_waited_for(self) -> None:
+        self._run.tell_of(self.entry)
+        self._run.forget(self)
+
+    def _settle(self, future: torch.futures.Future[Any] | None) -> None:
+        if future is not None and self.error is not None:
+            self._run.fail_soon(self.error)
+        super()._settle(future)
+
+    def _real(self) -> dist.Work | None:
+        if self._launch is None:
+            return None
+        work = self._launch() if self.source is None else self._launch(self.source)
+        if not isinstance(work, DeferredWork):
+            work.wait()
+        return work
+
+    def _ran(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.fail(error)
+            return
+        self.entry.ended = time.monotonic_ns()
+        self.finish()

@@ -1,4 +1,4 @@
-"""Timing one collective on this rank, with nobody looking on: what a plain script would pay.
+"""Timing one collective on this rank unobserved: what a plain script would pay.
 
 Runs inside a recorded function. While it times, the group's calls go straight to the real one: noting an operation
 takes a rank longer than gloo needs for a small message, and would be read as the link's latency. What remains is about
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -49,49 +50,36 @@ def _settle() -> None:
         torch.cuda.synchronize()
 
 
-def _broadcast(count: int) -> Callable[[], object]:
-    x = torch.zeros(count)
-    return lambda: dist.broadcast(x, src=0)
-
-
-def _reduce(count: int) -> Callable[[], object]:
-    x = torch.zeros(count)
-    return lambda: dist.reduce(x, dst=0)
-
-
-def _all_reduce(count: int) -> Callable[[], object]:
-    x = torch.zeros(count)
-    return lambda: dist.all_reduce(x)
-
-
-def _all_gather(count: int) -> Callable[[], object]:
-    whole, piece = torch.zeros(count), torch.zeros(count // dist.get_world_size())
+def _all_gather(whole: torch.Tensor, piece: torch.Tensor) -> object:
     # torch < 2.13 knows it by another name, which later ones warn of
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    return lambda: gather(whole, piece)
+    return gather(whole, piece)
 
 
-def _reduce_scatter(count: int) -> Callable[[], object]:
-    whole, piece = torch.zeros(count), torch.zeros(count // dist.get_world_size())
+def _reduce_scatter(whole: torch.Tensor, piece: torch.Tensor) -> object:
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    return lambda: scatter(piece, whole)
+    return scatter(piece, whole)
+
+
+def _in_place(collective: Callable[..., object], **root: int) -> Callable[[int], Callable[[], object]]:
+    return lambda count: partial(collective, torch.zeros(count), **root)
+
+
+def _whole_and_piece(collective: Callable[..., object]) -> Callable[[int], Callable[[], object]]:
+    return lambda count: partial(collective, torch.zeros(count), torch.zeros(count // dist.get_world_size()))
+
+
+def _pieces_at_root(collective: Callable[..., object], **root: int) -> Callable[[int], Callable[[], object]]:
+    def prepare(count: int) -> Callable[[], object]:
+        piece, ranks = torch.zeros(count // dist.get_world_size()), dist.get_world_size()
+        pieces = [torch.zeros_like(piece) for _ in range(ranks)] if dist.get_rank() == 0 else None
+        return partial(collective, piece, pieces, **root)
+
+    return prepare
 
 
 def _all_to_all(count: int) -> Callable[[], object]:
-    out, into = torch.zeros(count), torch.zeros(count)
-    return lambda: dist.all_to_all_single(into, out)
-
-
-def _gather(count: int) -> Callable[[], object]:
-    piece = torch.zeros(count // dist.get_world_size())
-    parts = [torch.zeros_like(piece) for _ in range(dist.get_world_size())] if dist.get_rank() == 0 else None
-    return lambda: dist.gather(piece, parts, dst=0)
-
-
-def _scatter(count: int) -> Callable[[], object]:
-    piece = torch.zeros(count // dist.get_world_size())
-    parts = [torch.zeros_like(piece) for _ in range(dist.get_world_size())] if dist.get_rank() == 0 else None
-    return lambda: dist.scatter(piece, parts, src=0)
+    return partial(dist.all_to_all_single, torch.zeros(count), torch.zeros(count))
 
 
 def _send(count: int) -> Callable[[], object]:
@@ -111,13 +99,13 @@ def _send(count: int) -> Callable[[], object]:
 
 PREPARE: dict[str, Callable[[int], Callable[[], object]]] = {
     "send": _send,
-    "broadcast": _broadcast,
-    "reduce": _reduce,
-    "gather": _gather,
-    "scatter": _scatter,
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "all_reduce": _all_reduce,
+    "broadcast": _in_place(dist.broadcast, src=0),
+    "reduce": _in_place(dist.reduce, dst=0),
+    "gather": _pieces_at_root(dist.gather, dst=0),
+    "scatter": _pieces_at_root(dist.scatter, src=0),
+    "all_gather": _whole_and_piece(_all_gather),
+    "reduce_scatter": _whole_and_piece(_reduce_scatter),
+    "all_reduce": _in_place(dist.all_reduce),
     "all_to_all": _all_to_all,
 }
 TRIPS = {"send": 2}  # how often the buffer crosses the link in one call

@@ -1,8 +1,7 @@
 """The ranks' process groups: joined before the learner's code runs, so that a plain function can communicate at once.
 
-Rendezvous is a file in the cluster's private folder. Code that calls `init_process_group` and
-`destroy_process_group` itself,
-as scripts do, runs unchanged: its group is made through the same file, whatever address and port it names.
+Rendezvous is a file in the cluster's private folder. Code that calls `init_process_group` and `destroy_process_group`
+itself, as scripts do, runs unchanged: its group is made through the same file, whatever address and port it names.
 """
 
 from __future__ import annotations
@@ -11,18 +10,20 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from kit.probe.backend import CONFIG, Watch, register
+from kit.probe.backend import CONFIG, Watch, connected_group, register
 from kit.probe.peers import only_ours
 
-PATIENCE = timedelta(days=7)  # ranks may stand still for as long as a person thinks; hangs are found by the host agent
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+PATIENCE = timedelta(days=7)  # ranks may stand still for as long as a person thinks; the coordinator finds hangs
 _SEEN = ("gloo", "nccl", "undefined", "cpu:gloo,cuda:nccl")
 
 
@@ -34,7 +35,7 @@ class World:
         self.size = 0
         self.backend = backend
         self.touched = False  # groups were made or destroyed since `join`
-        self._watch = watch
+        self.watch = watch
         self._store = ""
         self._count = 0
         self._worker: int | None = None
@@ -42,7 +43,7 @@ class World:
 
     def _take_charge(self) -> dict[str, Callable[..., Any]]:
         """From now on groups of this process are made by its worlds; what made them before comes back."""
-        register(self._watch, nccl=self.backend == "nccl")
+        register(lambda: self.watch, functools.partial(connected_group, nccl=self.backend == "nccl"))
         return install(lambda: self)
 
     def join(self, store: str, size: int) -> None:
@@ -66,13 +67,13 @@ class World:
         """Around the making of a group."""
         return only_ours()
 
-    def _init(self, store: str) -> None:
+    def rendezvous(self, name: str) -> dist.Store:
+        """Where the ranks of a new group meet."""
+        return dist.FileStore(name, self.size)
+
+    def _init(self, name: str) -> None:
         self._originals["init_process_group"](
-            self.backend,
-            store=dist.FileStore(store, self.size),
-            rank=self.rank,
-            world_size=self.size,
-            timeout=PATIENCE,
+            self.backend, store=self.rendezvous(name), rank=self.rank, world_size=self.size, timeout=PATIENCE
         )
 
     def _learner_inits(

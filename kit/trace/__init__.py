@@ -1,12 +1,12 @@
 """Frozen facts about a run and the questions one can ask of them. Standard library and numpy only."""
 
-from kit.trace.compare import disagreement, mismatches
 from kit.trace.facts import (
     Account,
     Failure,
     Frame,
-    Holding,
     Memory,
+    MemorySample,
+    Message,
     Meta,
     Operation,
     Output,
@@ -22,8 +22,8 @@ from kit.trace.facts import (
     TensorFact,
     Trace,
 )
-from kit.trace.questions import Message
-from kit.trace.sentences import advice, sentence, sentences
+from kit.trace.match import disagreement
+from kit.trace.text import advice, sentence, sentences
 from kit.trace.timeline import Span
 from kit.trace.traffic import Traffic
 from kit.trace.waits import deadlock, stuck
@@ -32,8 +32,8 @@ __all__ = [
     "Account",
     "Failure",
     "Frame",
-    "Holding",
     "Memory",
+    "MemorySample",
     "Message",
     "Meta",
     "Operation",
@@ -54,7 +54,6 @@ __all__ = [
     "advice",
     "deadlock",
     "disagreement",
-    "mismatches",
     "sentence",
     "sentences",
     "stuck",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kit.trace.facts import Trace
-from kit.trace.timeline import Span
+if TYPE_CHECKING:
+    from kit.trace.facts import Trace
+    from kit.trace.timeline import Span
 
 LANES = 1000  # track number = rank * LANES + lane
 

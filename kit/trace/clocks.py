@@ -12,12 +12,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from kit.trace.facts import Operation, RankTrace, Trace
-from kit.trace.pairs import by_match, is_complete
-from kit.trace.sentences import canonical
+from kit.trace.match import arrivals, is_complete
+from kit.trace.text import canonical
 
-Cost = Callable[[Operation], int]  # nanoseconds from beginning to end of this rank's part, once all have arrived
+if TYPE_CHECKING:
+    from kit.trace.facts import Operation, RankTrace, Trace
+
+Cost = Callable[["Operation"], int]  # nanoseconds from beginning to end of this rank's part, once all have arrived
 
 
 @dataclass(slots=True)
@@ -70,9 +73,7 @@ def blocked_operation(trace: Trace, rank: int) -> tuple[Operation | None, int] |
 
 def measured_cost(trace: Trace) -> Cost:
     """The durations that were measured, from the last arrival to the end of each rank's part."""
-    arrived = {
-        match: max(op.issued for op in entries) for match, entries in by_match(trace).items() if is_complete(entries)
-    }
+    arrived = arrivals(trace)
 
     def cost(op: Operation) -> int:
         began = op.began if op.began is not None else arrived.get(op.match)
@@ -104,7 +105,7 @@ class _Rank:
 class _Replay:
     def __init__(self, trace: Trace, cost: Cost, compute: float, one_port: bool) -> None:
         self.cost, self.compute, self.one_port = cost, compute, one_port
-        self.parts = {_key(op): entries for entries in by_match(trace).values() for op in entries}
+        self.parts = {_key(op): entries for entries in trace.by_match.values() for op in entries}
         self.issued: dict[tuple[int, int], int] = {}
         self.began: dict[tuple[int, int], int] = {}
         self.ended: dict[tuple[int, int], int] = {}

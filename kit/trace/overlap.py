@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kit.trace.intervals import outside, union
-from kit.trace.pairs import by_match, is_complete
-from kit.trace.sentences import operation_words
-from kit.trace.steps import steps, the_step
+from kit.trace.match import arrivals
+from kit.trace.text import operation_words
+from kit.trace.timeline import outside, steps, the_step, union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,19 +91,19 @@ class Overlap:
         return max(self.ranks, key=lambda one: one.exposed)
 
 
-def overlap(trace: Trace, step: int = -1) -> Overlap:
+def measure(trace: Trace, step: int = -1) -> Overlap:
     """What was computed, what was on its way, and what was exposed, in one training step of a recorded run.
 
     step: counted from 0 or, negative, from the last. Where no passes were seen (a record without throttled links, a
     function that calls no module) the whole run is taken for one step. Raises ValueError for a stepped run, whose
-    times are the person's, and for a step that there is not.
+    times are the person's, and for a step that the run does not have.
     """
     if trace.meta.mode == "step":
         raise ValueError("a stepped run is as slow as its person: record the function with kit.record to see overlap")
     bounds = [_bounds(rank, step) for rank in trace.ranks]
     zero = min((start for start, _ in bounds), default=0)
     link = next((note for note in trace.meta.notes if "throttled" in note), "")
-    arrived = {match: max(op.issued for op in parts) for match, parts in by_match(trace).items() if is_complete(parts)}
+    arrived = arrivals(trace)
     return Overlap(tuple(_of_rank(rank, bounds[rank.rank], zero, arrived) for rank in trace.ranks), link)
 
 

@@ -11,16 +11,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from kit.trace.asking import once
 from kit.trace.clocks import Run, blocked_operation, measured_cost, retimed
-from kit.trace.intervals import outside, union
-from kit.trace.pairs import by_match, is_complete
-from kit.trace.sentences import operation_words
+from kit.trace.match import arrivals
+from kit.trace.text import operation_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from kit.trace.facts import Operation, Place, Trace
+    from kit.trace.facts import Operation, Pass, Place, Trace
 
 Kind = Literal["compute", "communicate", "wait", "held"]
 OPEN_SHARE = 0.05  # how far an open span reaches at least, as a share of the axis: enough to be seen
@@ -41,7 +39,7 @@ class Span:
     open: bool = False  # not over at the last position: its end is where the picture ends, not a measurement
 
 
-def spans(trace: Trace) -> tuple[Span, ...]:
+def lay_out(trace: Trace) -> tuple[Span, ...]:
     """Every rank's time, by rank, lane and start.
 
     A stepped run is drawn on virtual clocks: the person's time is cut out, an operation begins at its last arrival (see
@@ -49,10 +47,6 @@ def spans(trace: Trace) -> tuple[Span, ...]:
     still waits, or is held, at the last position has an open span up to the latest clock of all ranks, and a little
     further where that would be too short to be seen.
     """
-    return once(trace, _lay_out)
-
-
-def _lay_out(trace: Trace) -> tuple[Span, ...]:
     runs = retimed(trace, measured_cost(trace)) if trace.meta.mode == "step" else _recorded(trace)
     held = _held(trace)
     latest = max((run.clock for run in runs), default=0)
@@ -69,9 +63,7 @@ def _recorded(trace: Trace) -> list[Run]:
     moments += [op.issued for rank in trace.ranks for op in rank.operations]
     moments += [stop.time for rank in trace.ranks for stop in rank.stops if not rank.active]
     zero = min(moments, default=0)
-    arrived = {
-        match: max(op.issued for op in entries) for match, entries in by_match(trace).items() if is_complete(entries)
-    }
+    arrived = arrivals(trace)
     return [_recorded_rank(trace, rank, zero, arrived) for rank in range(len(trace.ranks))]
 
 
@@ -185,3 +177,69 @@ def _span(
     open: bool = False,
 ) -> Span:
     return Span(rank, kind, start / 1e9, end / 1e9, label, place, match or None, lane, open)
+
+
+def steps(passes: Sequence[Pass]) -> list[tuple[int, int]]:
+    """(from, to) of each training step of one rank, in nanoseconds of its clock.
+
+    A step goes from the first forward pass after the step before to the end of the optimizer's step; several
+    micro-batches are one. Where no optimizer of torch stepped, it ends with the last backward pass before the next
+    forward pass.
+    """
+    by_optimizer = any(one.name == "step" for one in passes)
+    found: list[tuple[int, int]] = []
+    start, end = None, 0
+    for one in sorted(passes, key=lambda one: one.start):
+        if one.name == "forward" and start is not None and not by_optimizer and end > start:
+            found.append((start, end))
+            start = None
+        if one.name == "forward" and start is None:
+            start, end = one.start, one.start
+        if start is None:
+            continue
+        end = max(end, one.end if one.name != "forward" else end)
+        if one.name == "step":
+            found.append((start, end))
+            start = None
+    if start is not None and not by_optimizer and end > start:
+        found.append((start, end))
+    return found
+
+
+def the_step(passes: Sequence[Pass], number: int, rank: int) -> tuple[int, int]:
+    """One of them, counted from 0 or, negative, from the last. Raises ValueError for one that there is not."""
+    found = steps(passes)
+    if not -len(found) <= number < len(found):
+        there = f"{len(found)}, counted from 0" if found else "none: no module was called, or nothing went backward"
+        raise ValueError(f"there is no training step {number} on rank {rank}: the run has {there}")
+    return found[number]
+
+
+def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same moments as intervals that neither overlap nor touch, in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if end <= start:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def outside(intervals: list[tuple[int, int]], taken: list[tuple[int, int]], first: int = 0) -> list[tuple[int, int]]:
+    """The parts of some intervals that others, from the first that matters, leave free. Both disjoint and sorted."""
+    free = []
+    for start, end in intervals:
+        while first < len(taken) and taken[first][1] <= start:
+            first += 1
+        index = first
+        while index < len(taken) and taken[index][0] < end:
+            if taken[index][0] > start:
+                free.append((start, taken[index][0]))
+            start = max(start, taken[index][1])
+            index += 1
+        if start < end:
+            free.append((start, end))
+    return free

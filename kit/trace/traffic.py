@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from kit.trace.sentences import canonical, is_message
+from kit.trace.text import canonical, is_message
 
 if TYPE_CHECKING:
     from kit.trace.facts import Operation, Region

@@ -8,21 +8,19 @@ for a rank that has ended or for a circle of ranks that wait themselves: no moti
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from kit.trace.facts import RankState
-from kit.trace.sentences import awaited, line_text, listed, named
+from kit.trace.text import ENDED, awaited, line_text, listed, named
 
-ENDED = {"finished": "finished without it", "failed": "failed without it", "dead": "died without it"}
+if TYPE_CHECKING:
+    from kit.trace.facts import RankState
 
 
-def stuck(
-    states: Sequence[RankState], missing: Mapping[int, Sequence[int]], any_of: Collection[int] = ()
-) -> frozenset[int]:
+def stuck(states: Sequence[RankState], missing: Mapping[int, Sequence[int]]) -> frozenset[int]:
     """The ranks that can never go on.
 
     states: all ranks, indexed by rank. missing: for each waiting rank, the participants of the operation it waits in
-    that have not posted their part. any_of: waiting ranks which a single one of their missing participants would free
-    (a receive from any source; an operation that reads 'recv from any rank' counts without being named here).
+    that have not posted their part; a single one of them would free a rank that waits in 'recv from any rank'.
     """
     phases = {state.rank: state for state in states}
     alive = {rank for rank, state in phases.items() if state.phase in ("paused", "running", "stopped")}
@@ -32,21 +30,19 @@ def stuck(
         grew = False
         for rank in waiting - alive:
             comes = [other in alive or other not in phases for other in missing.get(rank, ())]
-            one_is_enough = rank in any_of or (phases[rank].operation or "").endswith("from any rank")
+            one_is_enough = (phases[rank].operation or "").endswith("from any rank")
             if not comes or (any(comes) if one_is_enough else all(comes)):
                 alive.add(rank)
                 grew = True
     return frozenset(waiting - alive)
 
 
-def deadlock(
-    states: Sequence[RankState], missing: Mapping[int, Sequence[int]], any_of: Collection[int] = ()
-) -> str | None:
+def deadlock(states: Sequence[RankState], missing: Mapping[int, Sequence[int]]) -> str | None:
     """The sentence that names a provable deadlock, or None while every waiting rank can still be freed.
 
     Arguments as for `stuck`. 'Deadlock: ranks 0, 2, 3 wait in all_reduce (line 6); rank 1 finished without it.'
     """
-    caught = stuck(states, missing, any_of)
+    caught = stuck(states, missing)
     if not caught:
         return None
     phases = {state.rank: state for state in states}

@@ -3,11 +3,11 @@
 import torch
 import torch.distributed as dist
 
-from kit.parallel.adamw import adamw_
+from kit.topics.zero import adamw_
 
 
 def shard_optimizer_step(weights, gradients, state, lr, group=None):
-    """AdamW, of which each rank keeps a share. weights (P,), equal everywhere, and this rank's gradients (P,).
+    """AdamW, of which each rank keeps a shard. weights (P,), equal everywhere, and this rank's gradients (P,).
 
     Returns the new weights (P,), everywhere the same. state: an empty dict before the first step, then what was left in
     it. The mean of the gradients counts; betas, eps and weight decay are torch's.
@@ -27,10 +27,10 @@ def shard_optimizer_step(weights, gradients, state, lr, group=None):
     return new.flatten()[: len(weights)]  # (P,) without the padding
 
 
-def keep_share(gradient, kept, group=None):
-    """Add a micro-batch's gradient (P,), as its mean over the ranks, to what is kept: a share (P/n,), or None.
+def keep_shard(gradient, kept, group=None):
+    """Add a micro-batch's gradient (P,), as its mean over the ranks, to what is kept: a shard (P/n,), or None.
 
-    Returns the new share (P/n,), of equal size on every rank: with zeros at the end of the last one.
+    Returns the new shard (P/n,), of equal size on every rank: with zeros at the end of the last one.
     """
     n = dist.get_world_size(group)
     rows = torch.cat([gradient, gradient.new_zeros(-len(gradient) % n)]).view(n, -1)  # (n, P/n)
@@ -40,14 +40,14 @@ def keep_share(gradient, kept, group=None):
     return mine if kept is None else kept + mine
 
 
-def lend_layer(share, shape, group=None):
-    """Lend out a layer of which each rank has a share (P/n,). Returns (weight, gather, free).
+def lend_layer(shard, shape, group=None):
+    """Lend out a layer of which each rank has a shard (P/n,). Returns (weight, gather, free).
 
     weight: a tensor of this shape, without memory. gather() gives it memory and the weights of all ranks; free() takes
     the memory away. They are called in turn, as often as one likes.
     """
     n = dist.get_world_size(group)
-    whole = share.new_empty(n * len(share))  # (P,) with padding
+    whole = shard.new_empty(n * len(shard))  # (P,) with padding
     weight = whole[: shape.numel()].view(shape)  # shape: a view, made while there is memory
     storage = whole.untyped_storage()
     nbytes = storage.nbytes()
@@ -55,7 +55,7 @@ def lend_layer(share, shape, group=None):
 
     def gather():
         storage.resize_(nbytes)  # the same tensor has memory again, so whatever looks at it does too
-        dist.all_gather(list(whole.view(n, -1)), share, group=group)
+        dist.all_gather(list(whole.view(n, -1)), shard, group=group)
 
     def free():
         storage.resize_(0)

@@ -15,9 +15,9 @@ import time
 import torch
 import torch.distributed as dist
 
-from kit.parallel import collectives
+from kit.topics.collectives import reference as collectives
 from tests.benchmarks.figures import Figure, options, tell
-from tests.ranks.gloo import world
+from tests.gloo import world
 
 NAMES = ("ring_all_reduce", "tree_all_reduce", "halving_doubling_all_reduce", "all_reduce_via_root")
 COUNTS = (1_000, 100_000, 2_000_000)

@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 
 from kit.gpt.model import GPT, GPTConfig
-from kit.parallel.ddp import AveragedAfterBackward, BucketedDDP, HookedDDP
+from kit.topics.data_parallel.reference import AveragedAfterBackward, BucketedDDP, HookedDDP
 from tests.benchmarks.figures import Figure, options, tell
-from tests.ranks.gloo import world
+from tests.gloo import world
 
 GATE = 0.95  # tokens per second of BucketedDDP over torch's
 B = 12

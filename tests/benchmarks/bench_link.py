@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 import kit
 from kit.cost import network
-from kit.parallel.exchange import exchange
+from kit.topics.collectives.reference import exchange
 from tests.benchmarks.figures import Figure, options, tell
 
 GATE = 1.10

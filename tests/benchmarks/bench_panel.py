@@ -18,7 +18,7 @@ from tests.browser.book import NotebookPage, launched
 from tests.browser.jupyter import LabServer, notebook_of
 
 CELLS = (
-    "import torch, kit\nfrom kit.parallel.collectives import ring_all_reduce",
+    "import torch, kit\nfrom kit.topics.collectives.reference import ring_all_reduce",
     "kit.cluster(ranks={ranks})\n"
     "ring = kit.step(ring_all_reduce, kit.per_rank([torch.full((2 * {ranks},), 10.0**r) for r in range({ranks})]))\n"
     "ring.panel()",

@@ -72,7 +72,7 @@ def loops(rounds: int, width: int) -> list[tuple[float, float]]:
 def step_times(cluster: Any) -> list[float]:
     import torch
 
-    from kit.parallel.collectives import ring_all_reduce
+    from kit.topics.collectives.reference import ring_all_reduce
 
     times = []
     for _ in range(3):

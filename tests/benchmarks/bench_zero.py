@@ -22,10 +22,9 @@ import torch
 import torch.distributed as dist
 
 from kit.gpt.model import GPT, GPTConfig
-from kit.parallel.zero import ZeroStage1, ZeroStage2
-from kit.parallel.zero3 import ZeroStage3
+from kit.topics.zero.reference import ZeroStage1, ZeroStage2, ZeroStage3
 from tests.benchmarks.figures import Figure, options, tell
-from tests.ranks.gloo import world
+from tests.gloo import world
 
 GATE = 0.85  # tokens per second of each stage over torch's
 LR = 1e-3

@@ -4,10 +4,17 @@ import json
 
 import pytest
 
-REPLAY = "import kit\nfrom kit.trace import example\npanel = kit.Replay(example.{name}()).panel()\npanel"
+REPLAY = """
+from kit.run.cursor import Replay
+from tests.traces import example
+panel = Replay(example.{name}()).panel()
+panel
+"""
 PLACES = """() => [...document.querySelectorAll('.lsp-panel > *, .lsp-panel .lsp-two > *, .lsp-panel button')]
-  .map(part => { const box = part.getBoundingClientRect(); return [part.className.split(' ').at(-1),
-    Math.round(box.left), Math.round(box.top), Math.round(box.width), Math.round(box.height)].join(' '); })"""
+  .filter(part => part.getClientRects().length).map(part => {
+    const box = part.getBoundingClientRect(), panel = part.closest('.lsp-panel').getBoundingClientRect();
+    return [part.className.split(' ').at(-1), ...[box.left - panel.left, box.top - panel.top, box.width, box.height]
+      .map(Math.round)].join(' '); })"""
 
 
 def shown(open_notebook, name="ring", before=""):
@@ -27,10 +34,69 @@ def press(book, key):
     book.page.keyboard.press(key)
 
 
-def test_the_panel_is_840_wide_and_nothing_jumps(open_notebook, screenshots):
+BEYOND = """() => { const panel = document.querySelector('.lsp-panel'), frame = panel.getBoundingClientRect();
+  return [...panel.querySelectorAll('*')].filter(part => {
+    const box = part.getBoundingClientRect(), drawn = box.width > 0 && box.height > 0;
+    return drawn && !part.closest('.lsp-slider') && (box.left < frame.left - 1 || box.right > frame.right + 1);
+  }).map(part => part.outerHTML.slice(0, 120)); }"""
+COVERED = """() => [...document.querySelectorAll('.lsp-panel :is(button, select, .noUi-handle)')].filter(control => {
+  control.scrollIntoView({block: 'center'});
+  const box = control.getBoundingClientRect();
+  const seen = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+  return !seen || !(control.contains(seen) || seen.contains(control));
+}).map(control => control.className)"""
+CUT = """() => [...document.querySelectorAll('.lsp-panel :is(.ls-chip, .ls-line code, .ls-value, .ls-digits)')]
+  .filter(part => {
+    const box = part.getBoundingClientRect(), place = part.closest('td, .ls-line, .lsp-panel').getBoundingClientRect();
+    return box.left < place.left - 1 || box.right > place.right + 1 || part.scrollWidth > part.clientWidth + 1;
+  }).map(part => part.outerHTML.slice(0, 120))"""
+SQUEEZE = """width => document.querySelectorAll('.lsp-panel').forEach(panel => {
+  panel.parentElement.style.flex = `0 0 ${width}px`; })"""
+
+
+def squeezed(book, width):
+    book.page.evaluate(SQUEEZE, width)
+    book.page.wait_for_timeout(100)
+
+
+@pytest.mark.parametrize("name", ["ring", "deadlock"])
+def test_a_panel_fits_the_width_it_is_given(open_notebook, screenshots, name):
+    book = shown(open_notebook, name)
+    book.page.wait_for_selector(".lsp-drawn")
+    book.ask(f"panel.seek({7 if name == 'ring' else 3})")
+    book.page.wait_for_timeout(300)
+    for width, columns in ((560, 1), (840, 2), (900, 2), (1120, 2)):
+        book.page.set_viewport_size({"width": width + 600, "height": 1600})
+        squeezed(book, width)
+        panel = book.page.locator(".lsp-panel").bounding_box()
+        assert panel["width"] == width
+        assert book.page.evaluate(BEYOND) == []
+        assert book.page.evaluate(COVERED) == []
+        assert book.page.evaluate(CUT) == []
+        lefts = {round(part.bounding_box()["x"]) for part in book.page.locator(".lsp-two > *").all()}
+        assert len(lefts) == columns
+        book.screenshot(screenshots / f"{name}-{width}.png", ".lsp-panel")
+
+
+def test_a_long_notice_can_be_read_and_moves_nothing(open_notebook):
     book = shown(open_notebook)
     book.page.wait_for_selector(".lsp-drawn")
-    assert book.page.locator(".lsp-panel").bounding_box()["width"] == 840
+    for width in (560, 900):
+        squeezed(book, width)
+        before = book.page.evaluate(PLACES)
+        book.ask("panel._transport.say('this cluster was stopped: kit.cluster() starts a new one. ' * 2)")
+        notice = book.page.locator(".lsp-notice span")
+        notice.wait_for()
+        assert book.page.evaluate(PLACES) == before
+        box, place = notice.bounding_box(), book.page.locator(".lsp-notice").bounding_box()
+        assert box["y"] + box["height"] <= place["y"] + place["height"] + 1
+        book.ask("panel._transport.say('')")
+        notice.wait_for(state="detached")
+
+
+def test_nothing_jumps(open_notebook, screenshots):
+    book = shown(open_notebook)
+    book.page.wait_for_selector(".lsp-drawn")
     before = book.page.evaluate(PLACES)
     assert len(before) > 20
     for position in (7, 8, 15, 30, 0):
@@ -95,7 +161,7 @@ def test_without_jupyter_bokeh_the_time_is_an_svg_and_a_sentence_says_so_once(op
     assert "jupyter_bokeh is not installed" in book.page.inner_text(".lsp-missing")
     assert book.page.locator(".lsp-time svg.ls-timeline rect").count() > 4
     assert book.page.locator(".lsp-drawn").count() == 0
-    again = "from kit.panels.page import Ear; p = kit.Replay(example.ring()).panel()"
+    again = "p = Replay(example.ring()).panel()"
     heard = "p.areas.heard(dict(bokeh='', dark=False, since=0))"
     assert book.ask(f"[exec({again!r}), {heard}, p.areas._time._note.value][-1]") == ""
 
@@ -149,7 +215,7 @@ def test_a_notebook_opened_cold_shows_the_last_picture_and_no_error(open_noteboo
 
 
 def test_a_failed_recording_says_why(open_notebook, screenshots):
-    cell = "from kit.trace import example\nfrom kit.panels import record_panel\nrecord_panel(example.failure())"
+    cell = "from tests.traces import example\nfrom kit.panels import record_panel\nrecord_panel(example.failure())"
     book = open_notebook([cell]).run_all()
     words = book.page.locator(".lsp-record .lsp-words")
     words.wait_for()
@@ -158,7 +224,7 @@ def test_a_failed_recording_says_why(open_notebook, screenshots):
     book.screenshot(screenshots / "failed.png", ".lsp-record")
 
 
-SWEEP = """from tests.unit.views.test_bandwidth import LINK, sweep
+SWEEP = """from tests.unit.plot.test_bandwidth import LINK, sweep
 panel = sweep().plot(link=LINK)
 panel"""
 
@@ -168,8 +234,8 @@ def test_a_sweep_is_drawn_by_bokeh_in_the_place_of_its_picture(open_notebook, sc
     book.page.wait_for_selector(".lsp-drawn")
     panel = book.page.locator(".lsp-panel").bounding_box()
     charts = book.page.locator(".lsp-panel .bk-Figure")
-    assert charts.count() == 6
-    for i in range(6):
+    assert charts.count() == 1 + 6, "the key, and two for each operation"
+    for i in range(7):
         box = charts.nth(i).bounding_box()
         assert panel["x"] <= box["x"] and box["x"] + box["width"] <= panel["x"] + panel["width"]
         assert panel["y"] <= box["y"] and box["y"] + box["height"] <= panel["y"] + panel["height"] + 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from tests.unit.views.test_stages import P, runs
+from tests.topics.zero.unit.test_stage_figures import P, runs
 
 
 def test_the_switch_is_pressed_and_nothing_jumps(open_notebook, lab_server, screenshots):
     for stage, trace in runs().items():
         trace.save(lab_server.notebooks / f"stage-{stage}.trace")
     loaded = "{stage: kit.Trace.load(f'stage-{stage}.trace') for stage in range(4)}"
-    cells = [f"import kit\nswitch = kit.zero_stages({loaded}, parameters={P})", "switch"]
+    cells = [
+        f"import kit\nfrom kit.topics.zero import stages_panel\nswitch = stages_panel({loaded}, parameters={P})",
+        "switch",
+    ]
     book = open_notebook(cells).run_all()
     seen = set()
     for stage, formula in enumerate(("16P", "8P + 8P/n", "4P + 12P/n", "16P/n")):
@@ -21,7 +24,7 @@ def test_the_switch_is_pressed_and_nothing_jumps(open_notebook, lab_server, scre
             "all => all.map(one => one.getBoundingClientRect().y)"
         )
         seen.add((box["width"], box["height"], tuple(marks)))
-    assert len(seen) == 1 and book.page.locator(".lsp-panel").bounding_box()["width"] <= 840
+    assert len(seen) == 1 and book.page.locator(".lsp-panel").bounding_box()["width"] <= 1120
     wide = book.page.locator(".lsp-panel").evaluate("panel => [panel.scrollWidth, panel.clientWidth]")
     assert wide[0] <= wide[1]
     for theme in book.both_themes():

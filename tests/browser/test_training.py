@@ -9,36 +9,37 @@ from typing import Any
 from playwright.sync_api import expect
 
 MEMORY = """
-import kit
-from kit.trace import Holding, Pass
-from kit.trace.holdings import Holdings
+from kit.panels import memory_panel
+from kit.trace import MemorySample, Pass
+from kit.trace.memory import Holdings
 MB = 1_000_000
 def held(k, g):
-    own = (Holding(0, "begins", parameters=4 * MB), Holding(1, "forward begins", parameters=4 * MB),
-           Holding(2, "addmm", parameters=4 * MB, activations=3 * MB),
-           Holding(3, "mm", parameters=4 * MB, gradients=g, activations=2 * MB, buffers=4 * MB - g // 2),
-           Holding(4, "step begins", parameters=4 * MB, gradients=g),
-           Holding(5, "zeros_like", parameters=4 * MB, gradients=g, optimizer_state=k, other=MB),
-           Holding(6, "step ends", parameters=4 * MB, gradients=g, optimizer_state=k))
+    own = (MemorySample(0, "begins", parameters=4 * MB), MemorySample(1, "forward begins", parameters=4 * MB),
+           MemorySample(2, "addmm", parameters=4 * MB, activations=3 * MB),
+           MemorySample(3, "mm", parameters=4 * MB, gradients=g, activations=2 * MB, buffers=4 * MB - g // 2),
+           MemorySample(4, "step begins", parameters=4 * MB, gradients=g),
+           MemorySample(5, "zeros_like", parameters=4 * MB, gradients=g, optimizer_state=k, other=MB),
+           MemorySample(6, "step ends", parameters=4 * MB, gradients=g, optimizer_state=k))
     passes = Pass("forward", 1, 3), Pass("backward", 3, 4), Pass("step", 4, 6)
     return Holdings((own,) * 2, (passes,) * 2, "live storages")
-panel = kit.plot_memory({"data parallel": held(8 * MB, 4 * MB), "ZeRO, stage 2": held(4 * MB, 2 * MB)},
-                        {"data parallel": {"16P": 16 * MB}, "ZeRO, stage 2": {"4P + 12P/n": 10 * MB}})
+panel = memory_panel({"data parallel": held(8 * MB, 4 * MB), "ZeRO, stage 2": held(4 * MB, 2 * MB)},
+                     {"data parallel": {"16P": 16 * MB}, "ZeRO, stage 2": {"4P + 12P/n": 10 * MB}})
 panel
 """
 OVERLAP = """
-from kit.trace import example
+from kit.topics.data_parallel import plot_overlap
+from tests.traces import example
 waits = example.overlap()
-panel = kit.plot_overlap({"two buckets": waits, "the same": waits})
+panel = plot_overlap({"two buckets": waits, "the same": waits})
 panel
 """
 COUNTING = """
-from kit.panels.embed import Picture
-drawn, draw = [], Picture._draw
-Picture._draw = lambda picture: (drawn.append(picture), draw(picture))
+from kit.panels.embed import FigureView
+drawn, draw = [], FigureView._draw
+FigureView._draw = lambda picture: (drawn.append(picture), draw(picture))
 """
 CHARTS = """
-from kit.views import training_chart
+from kit.topics.data_parallel.figures import training_chart
 training_chart("full", 4, now="average")
 """
 
@@ -46,11 +47,10 @@ training_chart("full", 4, now="average")
 def test_a_training_step_in_pictures(open_notebook: Callable[..., Any], screenshots: Path) -> None:
     book = open_notebook([COUNTING, MEMORY, OVERLAP, CHARTS]).run_all()
     panels = book.page.locator(".lsp-panel")
-    for number, drawing in enumerate((".ls-holdings", ".ls-overlap")):
+    for number, drawing in enumerate((".ls-memory", ".ls-overlap")):
         panel = panels.nth(number)
         panel.scroll_into_view_if_needed()
         panel.locator(".lsp-drawn .bk-Figure").first.wait_for()
-        assert panel.bounding_box()["width"] == 840
         figures = panel.locator(".lsp-bokeh").bounding_box()
         said = panel.locator(".ls-said").bounding_box()
         assert figures["y"] + figures["height"] <= said["y"] + 1, "the Bokeh picture covers no words"

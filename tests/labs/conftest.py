@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.labs.test_labs import promises_of
+
 USUAL = {"test_solved": 3, "test_untouched": 2}  # between them both sizes; at two ranks left is right
 
 
@@ -13,12 +15,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("lab_ranks", counts, ids=lambda count: f"{count}-ranks")
 
 
-LONG = ("03_data_parallel", "04_zero")  # untouched: each time without a cluster, on ranks in the full matrix
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A long lab is run untouched without a cluster each time, and on ranks in the full matrix alone."""
     if config.getoption("--full-matrix"):
         return
-    left_out = [item for item in items if item.name.startswith("test_untouched[") and item.name[:-1].endswith(LONG)]
+    left_out = [item for item in items if item.name.startswith("test_untouched[") and _is_long(item)]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+def _is_long(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    return bool(promises_of(item.callspec.params["path"]).LONG)

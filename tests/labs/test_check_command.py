@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.unit.instructor.notebooks import saying, verdict, write
+from tests.unit.grade.notebooks import saying, verdict, write
 
 STUB = "def exercise(name):\n    return lambda function: function\n\n\n@exercise('ring')\ndef ring():\n    pass"
 # a kernel that starts a process which would outlive it, says its id, and hangs

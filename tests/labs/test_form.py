@@ -12,7 +12,7 @@ import pytest
 
 from kit import resources
 
-LABS = sorted(resources.labs().glob("[0-9][0-9]_*.ipynb"))
+LABS = resources.shipped().notebooks()
 ORDER = (
     "Goal and time",
     "Set-up",
@@ -155,10 +155,10 @@ def test_each_exercise_is_a_stub_with_a_hint_before_and_a_check_after(path):
 
 @every_lab
 def test_the_exercises_are_those_that_can_be_checked(path):
-    from kit.check import specs
+    from kit.grade import discovery
 
     written = {identity for cell in code_cells(path) for identity in exercises(python(cell))}
-    assert written == {spec.id for spec in specs.of_lab(path.stem)}
+    assert written == {each.id for each in discovery.labs()[path.stem].exercises}
 
 
 @every_lab

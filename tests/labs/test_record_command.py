@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kit.session.recorded import fresh, shelf
-from tests.unit.instructor.notebooks import write
+from kit.run.recordings import index
+from tests import staleness
+from tests.unit.grade.notebooks import write
 
 SET_UP = "import kit\nimport torch\nimport torch.distributed as dist\n\ncluster = kit.cluster(ranks=2, device='cpu')"
 MEET = (
@@ -27,11 +28,11 @@ def test_a_new_lab_is_recorded_and_stale_when_it_changes(tmp_path: Path) -> None
     ended = record(tmp_path, "08_small.ipynb")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.startswith("08_small: 3 files, ")
-    found = shelf.load("08_small", tmp_path / "traces")
+    found = index.load("08_small", tmp_path / "traces")
     assert [(entry.mode, entry.function) for entry in found.entries] == [("step", "meet"), ("record", "meet")]
-    assert fresh.complaints(lab, tmp_path / "traces") == []
+    assert staleness.complaints(lab, tmp_path / "traces") == []
     write(lab, SET_UP, MEET.replace("finish", "step"), "kit.record(meet, torch.ones(3))")
-    told = fresh.complaints(lab, tmp_path / "traces")
+    told = staleness.complaints(lab, tmp_path / "traces")
     assert len(told) == 2 and all("`lockstep record 08` records it anew" in sentence for sentence in told)
 
 

@@ -1,80 +1,77 @@
-"""Every wrong solution is caught with the sentence meant for it; solutions pass; stubs are 'not attempted'."""
+"""Every usual mistake is caught with the sentence meant for it; solutions pass; stubs are 'not attempted'."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kit.check import Verdict, exercise, solutions, specs
-from tests.mutants import (
-    stubs,
-    wrong_all_reduce,
-    wrong_bandwidth,
-    wrong_buckets,
-    wrong_collectives,
-    wrong_ddp,
-    wrong_hooks,
-    wrong_lent,
-    wrong_ranks,
-    wrong_zero,
-)
-from tests.mutants.mutant import Mutant
+from kit.grade import Verdict, answers, discovery, exercise
+from kit.grade.exercise import Exercise, Mistake
+from kit.grade.notebooks import stubs_in
 
-LISTS = (
-    wrong_ranks,
-    wrong_collectives,
-    wrong_all_reduce,
-    wrong_bandwidth,
-    wrong_ddp,
-    wrong_hooks,
-    wrong_buckets,
-    wrong_zero,
-    wrong_lent,
-)
-MUTANTS = [mutant for each in LISTS for mutant in each.wrong.all]
-IDS = list(specs.known())
+EXERCISES = discovery.exercises()
+MISTAKES = [
+    pytest.param(each, mistake, id=f"{each.id}/{mistake.name.replace(' ', '-')}")
+    for each in EXERCISES.values()
+    for mistake in each.mistakes
+]
+STUBS = [pytest.param(lab, name, id=name) for lab in discovery.labs().values() for name in stubs_in(lab.notebook)]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_wrong_solution_is_caught_with_its_own_sentence(judged: Callable[..., Verdict], mutant: Mutant) -> None:
-    verdict = judged(mutant.function)
-    assert verdict.status == "failed", str(verdict)
-    assert verdict.stage == mutant.stage, str(verdict)
-    missing = [words for words in mutant.words if words not in verdict.sentence]
-    assert not missing, f"{missing} not in: {verdict}"
+def stub(lab: discovery.Lab, name: str) -> Callable[..., Any]:
+    """A stub as the notebook has it, untouched."""
+    source = stubs_in(lab.notebook)[name]
+    each = EXERCISES[name]
+    names = {**answers.solution_of(each).__globals__, "exercise": exercise, "NotAttempted": answers.NotAttempted}
+    exec(source, names)
+    found: Callable[..., Any] = names[each.function]
+    return found
 
 
-@pytest.mark.parametrize("identity", IDS)
+@pytest.mark.parametrize(("each", "mistake"), MISTAKES)
+def test_a_mistake_is_caught_with_its_own_sentence(
+    judged: Callable[..., Verdict], each: Exercise, mistake: Mistake
+) -> None:
+    verdict = judged(answers.mistaken(each, mistake))
+    assert mistake.missed_by(verdict.stage, verdict.sentence) is None, str(verdict)
+
+
+@pytest.mark.parametrize("identity", EXERCISES)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_solution_passes(judged: Callable[..., Verdict], identity: str, seed: int) -> None:
-    verdict = judged(exercise(identity)(solutions.function(specs.find(identity))), seed)
+    verdict = judged(exercise(identity)(answers.solution_of(EXERCISES[identity])), seed)
     assert verdict.passed, str(verdict)
     assert verdict.worlds == (2, 3, 4)
     assert verdict.run is not None and verdict.target is not None
 
 
-@pytest.mark.parametrize("identity", IDS)
-def test_a_stub_is_not_attempted_and_the_target_is_there(judged: Callable[..., Verdict], identity: str) -> None:
-    verdict = judged(stubs.STUBS[identity])
+@pytest.mark.parametrize(("lab", "name"), STUBS)
+def test_a_stub_is_not_attempted_and_the_target_is_there(
+    judged: Callable[..., Verdict], lab: discovery.Lab, name: str
+) -> None:
+    verdict = judged(stub(lab, name))
     assert not verdict.attempted
-    assert str(verdict) == f"{identity}: not attempted"
+    assert str(verdict) == f"{name}: not attempted"
     assert verdict.run is None
     assert verdict.target is not None and verdict.target.meta.world == 4
     assert "Traceback" not in verdict._repr_html_()
 
 
-def test_every_exercise_has_three_wrong_solutions_or_more() -> None:
-    counts = Counter(mutant.exercise for mutant in MUTANTS)
-    assert {identity: counts[identity] for identity in IDS if counts[identity] < 3} == {}
+@pytest.mark.parametrize(("lab", "name"), STUBS)
+def test_a_stub_and_its_solution_take_the_same_arguments(lab: discovery.Lab, name: str) -> None:
+    mine, solution = (function.__code__ for function in (stub(lab, name), answers.solution_of(EXERCISES[name])))
+    assert (mine.co_name, mine.co_varnames[: mine.co_argcount]) == (
+        solution.co_name,
+        solution.co_varnames[: solution.co_argcount],
+    )
 
 
-def test_stubs_and_solutions_take_the_same_arguments() -> None:
-    for identity, stub in stubs.STUBS.items():
-        solution = solutions.function(specs.find(identity))
-        assert stub.__name__ == solution.__name__
-        assert (
-            stub.__code__.co_varnames[: stub.__code__.co_argcount]
-            == (solution.__code__.co_varnames[: solution.__code__.co_argcount])
-        )
+def test_there_is_a_stub_for_every_exercise() -> None:
+    assert {param.id for param in STUBS} == set(EXERCISES)
+
+
+@pytest.mark.parametrize("each", EXERCISES.values(), ids=EXERCISES)
+def test_every_exercise_has_three_mistakes_or_more_that_differ(each: Exercise) -> None:
+    assert len({mistake.name for mistake in each.mistakes}) == len(each.mistakes) >= 3

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
+
+M = TypeVar("M")
 
 
 def alive(pids: Iterable[int]) -> list[int]:
@@ -33,11 +35,11 @@ class Listener:
     """Everything a connection told its subscribers."""
 
     def __init__(self, connection: Any) -> None:
-        self.heard: list[dict[str, Any]] = []
+        self.heard: list[Any] = []
         self.stop = connection.subscribe(self.heard.append)
 
-    def wait(self, kind: str, seconds: float = 10.0) -> dict[str, Any]:
+    def wait(self, kind: type[M], seconds: float = 10.0) -> M:
         """The first message of a kind."""
-        found = until(lambda: next((message for message in self.heard if message["kind"] == kind), None), seconds)
-        assert found, f"no {kind!r} among {[message['kind'] for message in self.heard]}"
+        found: M = until(lambda: next((message for message in self.heard if isinstance(message, kind)), None), seconds)
+        assert found, f"no {kind.__name__} among {self.heard}"
         return found

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from kit.parallel.collectives import ring_all_reduce, tree_all_reduce
+from kit.topics.collectives.reference import ring_all_reduce, tree_all_reduce
 
 Delay = tuple[int, int, float] | None
 MOST = 1009  # numbers stay below: sums of them are exact in any order

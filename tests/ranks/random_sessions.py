@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from kit.cluster.cluster import Cluster
+from kit.run.live import LiveRunner
 from tests.ranks.random_programs import PROGRAMS, Delay
 
 MARK = "LOCKSTEP_RANDOM_FAULTS"  # in the environment of every process that the clusters start
@@ -99,7 +99,7 @@ def marked(value: str) -> set[int]:
 class Fault:
     """What befalls a session, once, in a thread of its own."""
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: LiveRunner, plan: Plan) -> None:
         self.kind = plan.fault
         self.victim = plan.victim
         self._cluster = cluster

@@ -10,10 +10,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kit.cluster.cluster import Cluster
 from kit.probe.timing import PREPARE, time_collective
-from kit.session import bandwidth
-from kit.session.links import set_links
+from kit.run import bandwidth
+from kit.run.live import LiveRunner
+from kit.run.runner import SweepPlan
 
 
 def one_call(operation: str, count: int) -> None:
@@ -30,12 +30,12 @@ def still_sums() -> float:
     return float(x[0])
 
 
-def test_every_collective_over_two_sizes(ranks: Cluster) -> None:
+def test_every_collective_over_two_sizes(ranks: LiveRunner) -> None:
     if ranks.size == 1:
         with pytest.raises(ValueError, match="at least 2 ranks"):
-            bandwidth.sweep(ranks)
+            bandwidth.sweep(ranks, SweepPlan())
         return
-    sweep = bandwidth.sweep(ranks, sizes=[1200, 120_000], repeats=3, warm_up=1)
+    sweep = bandwidth.sweep(ranks, SweepPlan(sizes=[1200, 120_000], repeats=3, warm_up=1))
     assert sweep.operations == bandwidth.OPERATIONS
     whole = 4 * ranks.size  # bytes: every rank holds as many elements
     assert [row.nbytes for row in sweep.of("reduce_scatter")] == [-(-s // whole) * whole for s in (1200, 120_000)]
@@ -48,7 +48,7 @@ def test_every_collective_over_two_sizes(ranks: Cluster) -> None:
     assert ranks.record(still_sums).results == [ranks.size] * ranks.size
 
 
-def test_what_is_timed_is_not_recorded(three: Cluster) -> None:
+def test_what_is_timed_is_not_recorded(three: LiveRunner) -> None:
     recording = three.record(timed, "all_reduce", 1200)
     assert all(len(rank) == 3 and all(end > begin for begin, end in rank) for rank in recording.results)
     for rank in recording.trace.ranks:
@@ -57,7 +57,7 @@ def test_what_is_timed_is_not_recorded(three: Cluster) -> None:
 
 
 @pytest.mark.parametrize("operation", bandwidth.OPERATIONS)
-def test_a_collective_is_recorded_under_its_name_with_its_whole_buffer(three: Cluster, operation: str) -> None:
+def test_a_collective_is_recorded_under_its_name_with_its_whole_buffer(three: LiveRunner, operation: str) -> None:
     trace = three.record(one_call, operation, 30).trace
     names = {op.name for rank in trace.ranks for op in rank.operations}
     assert names == ({"send", "recv"} if operation == "send" else {operation})
@@ -65,30 +65,30 @@ def test_a_collective_is_recorded_under_its_name_with_its_whole_buffer(three: Cl
     assert whole == 4 * 30
 
 
-def test_a_subset_of_ranks(three: Cluster) -> None:
-    sweep = bandwidth.sweep(three, "all_reduce", 1200, repeats=2, warm_up=0, ranks=2)
+def test_a_subset_of_ranks(three: LiveRunner) -> None:
+    sweep = bandwidth.sweep(three, SweepPlan("all_reduce", 1200, repeats=2, warm_up=0, ranks=2))
     assert len(sweep.rows[0].by_rank) == sweep.rows[0].ranks == 2
 
 
-def test_a_throttled_link_is_felt_and_said(three: Cluster) -> None:
-    with set_links(three, latency=0.05, bandwidth=1e9):
-        slow = bandwidth.sweep(three, "send", 1200, repeats=1, warm_up=0)
+def test_a_throttled_link_is_felt_and_said(three: LiveRunner) -> None:
+    with three.link(latency=0.05, bandwidth=1e9):
+        slow = bandwidth.sweep(three, SweepPlan("send", 1200, repeats=1, warm_up=0))
     assert slow.rows[0].seconds > 0.045
     assert any("50" in note and "ms" in note for note in slow.notes[1:])
-    assert len(bandwidth.sweep(three, "send", 1200, repeats=1, warm_up=0).notes) < len(slow.notes)
+    assert len(bandwidth.sweep(three, SweepPlan("send", 1200, repeats=1, warm_up=0)).notes) < len(slow.notes)
 
 
-def test_an_interrupt_in_the_middle_of_a_measurement(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_in_the_middle_of_a_measurement(three: LiveRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = bandwidth._measure
 
-    def then_ctrl_c(cluster: Cluster, name: str, *arguments: Any) -> Any:
+    def then_ctrl_c(cluster: LiveRunner, name: str, *arguments: Any) -> Any:
         if name == "broadcast":
             threading.Timer(0.5, _ctrl_c).start()
             return measured(cluster, name, 3, 1200, 10_000_000, 0)  # for ever
         return measured(cluster, name, *arguments)
 
     monkeypatch.setattr(bandwidth, "_measure", then_ctrl_c)
-    sweep = bandwidth.sweep(three, ["send", "broadcast", "reduce"], 1200, repeats=2, warm_up=0)
+    sweep = bandwidth.sweep(three, SweepPlan(["send", "broadcast", "reduce"], 1200, repeats=2, warm_up=0))
     assert [row.operation for row in sweep.rows] == ["send"]
     assert sweep.notes[0].startswith("Interrupted: 1 of 3")
     assert three.record(still_sums).results == [3.0] * 3

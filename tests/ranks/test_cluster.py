@@ -8,22 +8,24 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
-import kit.cluster
-from kit.cluster.cluster import Cluster
-from kit.cluster.errors import ClusterError
-from kit.cluster.request import checked
+import kit
+from kit.clusters.errors import ClusterError
+from kit.clusters.request import checked
+from kit.run import current
+from kit.run.live import LiveRunner
 from tests.ranks.living import alive, until
 
 RANKS = 3
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(checked(RANKS, "cpu")) as started:
+def cluster() -> Iterator[LiveRunner]:
+    with LiveRunner(checked(RANKS, "cpu")) as started:
         yield started
 
 
@@ -51,14 +53,14 @@ def drawn() -> tuple[float, float, float]:
     return random.random(), float(numpy.random.rand()), float(torch.rand(1))
 
 
-def test_the_ranks_are_processes_in_one_group(cluster: Cluster) -> None:
+def test_the_ranks_are_processes_in_one_group(cluster: LiveRunner) -> None:
     assert len(set(cluster.pids)) == cluster.size == RANKS
     assert alive(cluster.pids) == list(cluster.pids)
     assert cluster.view.apply_sync(whole_sum) == [6.0, 6.0, 6.0]
     assert cluster.backend == "gloo" and cluster.devices == ("cpu",) * RANKS
 
 
-def test_view_has_the_ranks_in_order_whatever_the_engines_are_called(cluster: Cluster) -> None:
+def test_view_has_the_ranks_in_order_whatever_the_engines_are_called(cluster: LiveRunner) -> None:
     told = cluster.view.apply_sync(environment)
     assert [each["RANK"] for each in told] == ["0", "1", "2"]
     assert [each["LOCAL_RANK"] for each in told] == ["0", "1", "2"]
@@ -70,18 +72,18 @@ def test_view_has_the_ranks_in_order_whatever_the_engines_are_called(cluster: Cl
     assert cluster.view.apply_sync(os.getpid) == list(cluster.pids)
 
 
-def test_every_rank_draws_its_own_numbers(cluster: Cluster) -> None:
+def test_every_rank_draws_its_own_numbers(cluster: LiveRunner) -> None:
     for numbers in zip(*cluster.view.apply_sync(drawn), strict=True):
         assert len(set(numbers)) == RANKS
 
 
-def test_a_module_beside_the_notebook_can_be_imported_on_the_ranks(cluster: Cluster) -> None:
+def test_a_module_beside_the_notebook_can_be_imported_on_the_ranks(cluster: LiveRunner) -> None:
     assert cluster.view.apply_sync(os.getcwd) == [os.getcwd()] * RANKS
     imported = cluster.view.apply_sync(lambda: __import__("tests.ranks.living", fromlist=["until"]).__name__)
     assert imported == ["tests.ranks.living"] * RANKS
 
 
-def test_the_agent_is_one_thread_that_holds_no_device(cluster: Cluster) -> None:
+def test_the_agent_is_one_thread_that_holds_no_device(cluster: LiveRunner) -> None:
     agent = psutil.Process(cluster.pids[0]).parent()
     assert agent is not None and agent.num_threads() == 1
     assert agent.pid in cluster.processes
@@ -96,7 +98,7 @@ def sockets(pid: int) -> set[str]:
     return found
 
 
-def test_no_process_holds_a_copy_of_anothers_socket(cluster: Cluster) -> None:
+def test_no_process_holds_a_copy_of_anothers_socket(cluster: LiveRunner) -> None:
     """One copy too many and a rank would not see its agent die."""
     agent = psutil.Process(cluster.pids[0]).ppid()
     held = {pid: sockets(pid) for pid in (agent, *cluster.pids)}
@@ -105,7 +107,7 @@ def test_no_process_holds_a_copy_of_anothers_socket(cluster: Cluster) -> None:
     assert all(held.values())
 
 
-def test_nothing_listens_beyond_this_host(cluster: Cluster) -> None:
+def test_nothing_listens_beyond_this_host(cluster: LiveRunner) -> None:
     listening = [
         connection.laddr.ip
         for pid in cluster.processes
@@ -115,11 +117,11 @@ def test_nothing_listens_beyond_this_host(cluster: Cluster) -> None:
     assert listening and set(listening) <= {"127.0.0.1", "::1"}
 
 
-def test_the_run_folder_is_private(cluster: Cluster) -> None:
+def test_the_run_folder_is_private(cluster: LiveRunner) -> None:
     assert stat.S_IMODE(cluster.folder.stat().st_mode) == 0o700
 
 
-def test_reset_gives_new_processes_and_a_working_group(cluster: Cluster) -> None:
+def test_reset_gives_new_processes_and_a_working_group(cluster: LiveRunner) -> None:
     before, generation, engines = cluster.pids, cluster.generation, cluster.engines
     assert cluster.reset() is cluster
     assert not set(before) & set(cluster.pids) and not alive(before)
@@ -128,7 +130,7 @@ def test_reset_gives_new_processes_and_a_working_group(cluster: Cluster) -> None
     assert until(lambda: not set(engines) & set(cluster.client.ids)), "dead engines are listed as living"
 
 
-def test_what_the_ranks_had_to_load_the_next_generation_shares(cluster: Cluster) -> None:
+def test_what_the_ranks_had_to_load_the_next_generation_shares(cluster: LiveRunner) -> None:
     def first_optimizer() -> tuple[bool, bool]:
         import sys
 
@@ -144,7 +146,7 @@ def test_what_the_ranks_had_to_load_the_next_generation_shares(cluster: Cluster)
     assert cluster.view.apply_sync(first_optimizer) == [(True, True)] * RANKS
 
 
-def test_report_says_what_there_is(cluster: Cluster) -> None:
+def test_report_says_what_there_is(cluster: LiveRunner) -> None:
     report = cluster.report()
     assert [rank.pid for rank in report.ranks] == list(cluster.pids)
     assert report.backend == "gloo" and report.interface == "lo" and report.devices == ("cpu",) * RANKS
@@ -156,7 +158,7 @@ def test_report_says_what_there_is(cluster: Cluster) -> None:
 
 
 def test_stop_leaves_nothing() -> None:
-    cluster = Cluster(checked(2, "cpu"))
+    cluster = LiveRunner(checked(2, "cpu"))
     processes, folder = cluster.processes, cluster.folder
     assert len(processes) == 5  # agent, controller, its heart monitor, two ranks
     assert cluster.client.ids
@@ -170,9 +172,9 @@ def test_stop_leaves_nothing() -> None:
 
 
 def test_a_second_call_joins_and_with_stops_only_what_it_started() -> None:
-    assert kit.cluster.current() is None
+    assert current.held() is None
     with kit.cluster(2, "cpu") as mine:
-        assert kit.cluster.current() is mine
+        assert current.held() is mine
         with kit.cluster() as joined:
             assert joined is mine
         assert mine.running, "the inner `with` stopped what the outer one had started"
@@ -180,11 +182,11 @@ def test_a_second_call_joins_and_with_stops_only_what_it_started() -> None:
         for wish in ({"ranks": 3}, {"device": "cuda"}, {"backend": "nccl"}):
             with pytest.raises(ValueError, match=r"leave \w+ out to join it"):
                 kit.cluster(**wish)
-    assert not mine.running and kit.cluster.current() is None
+    assert not mine.running and current.held() is None
 
 
 def test_with_stops_when_the_block_raises() -> None:
-    with pytest.raises(KeyError), Cluster(checked(1, "cpu")) as cluster:
+    with pytest.raises(KeyError), LiveRunner(checked(1, "cpu")) as cluster:
         raise KeyError("from the block")
     assert not cluster.running
 
@@ -205,15 +207,15 @@ def test_a_script_that_just_ends_takes_its_cluster_along_and_never_loads_torch()
 
 def test_the_package_itself_is_light() -> None:
     script = (
-        "import sys, kit.cluster\n"
-        "assert callable(kit.cluster)\n"
+        "import sys, kit, kit.clusters\n"
+        "assert callable(kit.cluster) and callable(kit.check)\n"
         "print(sorted({'torch', 'ipyparallel', 'IPython', 'numpy'} & set(sys.modules)))\n"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert run.stdout.strip() == "[]", run.stderr
 
 
-def test_two_kernels_have_two_clusters(cluster: Cluster) -> None:
+def test_two_kernels_have_two_clusters(cluster: LiveRunner) -> None:
     script = "import kit\nwith kit.cluster(2, 'cpu') as c:\n    print(*c.processes)\n"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
@@ -234,3 +236,12 @@ def test_in_a_notebook_progress_is_one_line_and_the_cluster_a_card() -> None:
     assert start[0]["data"]["text/plain"].startswith("1 rank on cpu, gloo")
     assert "process" in card[0]["data"]["text/html"]
     assert not stop
+
+
+def test_a_rank_stays_in_the_folder_that_its_code_went_to(cluster: LiveRunner, tmp_path: Path) -> None:
+    """Its engine registers at any moment after the start, and once took it back."""
+    cluster.reset()
+    assert cluster.record(os.chdir, str(tmp_path)).results == [None] * RANKS
+    assert cluster.view.apply_sync(os.getcwd) == [str(tmp_path)] * RANKS
+    cluster.reset()
+    assert cluster.view.apply_sync(os.getcwd) == [os.getcwd()] * RANKS

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kit.cluster.cluster import Cluster
-from kit.cluster.errors import ClusterError
-from kit.cluster.request import checked
+from kit.clusters.errors import ClusterError
+from kit.clusters.request import checked
+from kit.protocol.messages import ControllerLost, HostLost, Move, RankLost, RankResumed, RankSuspended
+from kit.run.live import LiveRunner
 from tests.ranks.living import Listener, alive, until
 from tests.ranks.test_cluster import whole_sum
 
@@ -24,24 +25,24 @@ KERNEL = "import kit, time\nc = kit.cluster(2, 'cpu')\nprint(*c.processes, flush
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[Cluster]:
-    with Cluster(checked(RANKS, "cpu")) as cluster:
+def started() -> Iterator[LiveRunner]:
+    with LiveRunner(checked(RANKS, "cpu")) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def cluster(started: Cluster) -> Cluster:
+def cluster(started: LiveRunner) -> LiveRunner:
     """A whole cluster for each test, whatever the one before has done to it."""
     if started.lost or not started.running:
         started.reset()
     return started
 
 
-def works(cluster: Cluster) -> bool:
+def works(cluster: LiveRunner) -> bool:
     return cluster.view.apply_sync(whole_sum) == [3.0] * RANKS
 
 
-def controller_of(cluster: Cluster) -> psutil.Process:
+def controller_of(cluster: LiveRunner) -> psutil.Process:
     return next(
         process for pid in cluster.processes if (process := psutil.Process(pid)) and "controller" in process.cmdline()
     )
@@ -56,11 +57,13 @@ def controller_of(cluster: Cluster) -> psutil.Process:
     ],
     ids=["kill", "exit", "abort"],
 )
-def test_a_rank_that_ends_is_named_at_once_and_reset_brings_it_back(cluster: Cluster, end: object, words: str) -> None:
+def test_a_rank_that_ends_is_named_at_once_and_reset_brings_it_back(
+    cluster: LiveRunner, end: object, words: str
+) -> None:
     listener = Listener(cluster.connection)
     asked = cluster.client[cluster.engines[1]].apply_async(end)
-    told = listener.wait("rank-lost")
-    assert (told["rank"], told["detail"]) == (1, words)
+    told = listener.wait(RankLost)
+    assert (told.rank, told.detail) == (1, words)
     assert cluster.lost == {1: words}
     with pytest.raises(Exception, match="died while running"):
         asked.get(timeout=10)  # ipyparallel's own answer, long before its heartbeats would have noticed
@@ -71,30 +74,30 @@ def test_a_rank_that_ends_is_named_at_once_and_reset_brings_it_back(cluster: Clu
     assert cluster.lost == {} and works(cluster)
 
 
-def test_a_stopped_rank_is_seen_and_goes_on(cluster: Cluster) -> None:
+def test_a_stopped_rank_is_seen_and_goes_on(cluster: LiveRunner) -> None:
     listener = Listener(cluster.connection)
     os.kill(cluster.pids[0], signal.SIGSTOP)
-    told = listener.wait("rank-stopped")
-    assert (told["rank"], told["detail"]) == (0, "stopped by SIGSTOP")
+    told = listener.wait(RankSuspended)
+    assert (told.rank, told.detail) == (0, "stopped by SIGSTOP")
     os.kill(cluster.pids[0], signal.SIGCONT)
-    assert listener.wait("rank-continued")["rank"] == 0
+    assert listener.wait(RankResumed).rank == 0
     assert works(cluster)
 
 
-def test_a_stopped_rank_does_not_hold_up_reset(cluster: Cluster) -> None:
+def test_a_stopped_rank_does_not_hold_up_reset(cluster: LiveRunner) -> None:
     before = cluster.pids
     os.kill(before[0], signal.SIGSTOP)
     cluster.reset()
     assert not alive(before) and works(cluster)
 
 
-def test_a_rank_in_a_long_call_does_not_hold_up_reset(cluster: Cluster) -> None:
+def test_a_rank_in_a_long_call_does_not_hold_up_reset(cluster: LiveRunner) -> None:
     cluster.client[cluster.engines[0]].apply_async(lambda: sum(range(10**11)))
     cluster.reset()
     assert works(cluster)
 
 
-def test_what_a_rank_started_goes_with_it(cluster: Cluster) -> None:
+def test_what_a_rank_started_goes_with_it(cluster: LiveRunner) -> None:
     def start() -> int:
         import subprocess
 
@@ -107,14 +110,14 @@ def test_what_a_rank_started_goes_with_it(cluster: Cluster) -> None:
 
 
 def test_a_killed_controller_is_said_and_the_next_use_starts_all_again(
-    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+    cluster: LiveRunner, capfd: pytest.CaptureFixture[str]
 ) -> None:
     listener = Listener(cluster.connection)
     controller = controller_of(cluster)
     heart_monitor = [child.pid for child in controller.children()]
     before, generation = cluster.pids, cluster.generation
     controller.kill()
-    listener.wait("controller-lost")
+    listener.wait(ControllerLost)
     assert heart_monitor and until(lambda: not alive(heart_monitor)), "its heart monitor lives on"
     assert not cluster.running and "the next use starts it again" in repr(cluster)
     assert works(cluster)
@@ -123,17 +126,17 @@ def test_a_killed_controller_is_said_and_the_next_use_starts_all_again(
 
 
 def test_a_killed_agent_takes_the_ranks_along_and_reset_starts_all_again(
-    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+    cluster: LiveRunner, capfd: pytest.CaptureFixture[str]
 ) -> None:
     listener = Listener(cluster.connection)
     before = cluster.processes
     agent = psutil.Process(cluster.pids[0]).parent()
     assert agent is not None
     agent.kill()
-    listener.wait("agent-lost")
+    listener.wait(HostLost)
     assert until(lambda: not alive(cluster.pids))
     with pytest.raises(ConnectionError, match=r"kit\.cluster\(\)|reset\(\)"):
-        cluster.connection.send({"kind": "move"})
+        cluster.connection.send(Move(1, 1, (0,), "step", 0))
     cluster.reset()
     assert "host agent was lost" in capfd.readouterr().err
     assert not alive(before) and works(cluster)
@@ -197,7 +200,8 @@ def test_an_interrupted_start_leaves_nothing() -> None:
         "try:\n"
         "    kit.cluster(2, 'cpu')\n"
         "except KeyboardInterrupt:\n"
-        "    print('interrupted', kit.cluster.current(), *(p.pid for p in psutil.Process().children(recursive=True)))\n"
+        "    from kit.run import current\n"
+        "    print('interrupted', current.held(), *(p.pid for p in psutil.Process().children(True)))\n"
         "    os._exit(0)\n"  # so that nothing but the interrupt can have ended them
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
@@ -210,7 +214,7 @@ def test_without_torch_the_refusal_names_the_command(tmp_path: Path, monkeypatch
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(ValueError, match="the ranks need torch, which is not installed: run `.* -m pip install torch`"):
-        Cluster(checked(2))
+        LiveRunner(checked(2))
 
 
 def test_a_gpu_that_is_not_there_is_refused_in_words() -> None:
@@ -219,15 +223,15 @@ def test_a_gpu_that_is_not_there_is_refused_in_words() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(ValueError, match="no such accelerator was found by torch .* Write device='auto'"):
-        Cluster(checked(2, "cuda"))
+        LiveRunner(checked(2, "cuda"))
     with pytest.raises(ValueError, match="write backend='auto'"):
-        Cluster(checked(2, backend="nccl"))
+        LiveRunner(checked(2, backend="nccl"))
 
 
-def test_ranks_that_cannot_start_say_why_and_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_cannot_start_say_why_and_leave_nothing(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "NO_SUCH_TRANSPORT")
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     with pytest.raises(ClusterError, match="during the start"):
-        Cluster(checked(2, "cpu", folder=str(tmp_path)))
+        LiveRunner(checked(2, "cpu", folder=str(short_path)))
     after = {process.pid for process in psutil.Process().children(recursive=True)}
-    assert not alive(after - before) and not list(tmp_path.iterdir())
+    assert not alive(after - before) and not list(short_path.iterdir())

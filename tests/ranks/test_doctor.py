@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kit.cluster.cluster import Cluster
-from kit.cluster.doctor import leftovers, trial
-from kit.cluster.errors import ClusterError
-from kit.cluster.request import checked
+from kit.clusters.doctor import leftovers, trial
+from kit.clusters.errors import ClusterError
+from kit.clusters.request import checked
+from kit.run.live import LiveRunner
 from tests.ranks.living import alive, until
 from tests.ranks.test_cluster import whole_sum
 
@@ -48,7 +48,7 @@ def test_ranks_that_cannot_be_had_are_a_finding(monkeypatch: pytest.MonkeyPatch)
     assert found.status == "problem" and "during the start" in found.found and "gloo device" in found.fix
 
 
-def test_a_living_cluster_is_no_leftover(three: Cluster) -> None:
+def test_a_living_cluster_is_no_leftover(three: LiveRunner) -> None:
     mine = [member for member in leftovers.all_members() if member.folder == str(three.folder)]
     assert {member.pid for member in mine} >= set(three.pids) and not any(member.orphan for member in mine)
     assert leftovers.end(mine) == () and alive(three.pids) == list(three.pids)
@@ -75,7 +75,7 @@ def test_ranks_that_outlived_their_kernel_are_found_and_ended() -> None:
 
 
 def test_an_idle_cluster_stops_itself_and_the_next_use_starts_it_again(capfd: pytest.CaptureFixture[str]) -> None:
-    with Cluster(checked(2, "cpu")) as cluster:
+    with LiveRunner(checked(2, "cpu")) as cluster:
         assert cluster.idle_minutes is None
         before = cluster.processes
         assert cluster.stop_when_idle(0.02).idle_minutes == 0.02
@@ -93,8 +93,8 @@ def test_an_idle_cluster_stops_itself_and_the_next_use_starts_it_again(capfd: py
 
 
 def test_a_cluster_that_stopped_itself_can_be_stopped() -> None:
-    told: list[Cluster] = []
-    cluster = Cluster(checked(1, "cpu"), on_stop=told.append)
+    told: list[LiveRunner] = []
+    cluster = LiveRunner(checked(1, "cpu"), on_stop=told.append)
     cluster.stop_when_idle(0.01)
     assert until(lambda: not cluster.running)
     cluster.stop()

@@ -22,11 +22,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import kit
-from kit.parallel import collectives
-from kit.parallel.collectives import ring_all_gather as gather_all
-from kit.parallel.ddp import BucketedDDP
-from kit.session import per_rank
-from kit.session.export import script, write
+from kit.run import per_rank
+from kit.run.export import script, write
+from kit.topics.collectives import reference as collectives
+from kit.topics.collectives.reference import ring_all_gather as gather_all
+from kit.topics.data_parallel.reference import BucketedDDP
 
 SCALE = 3
 TABLE = {"half": 0.5, "none": None, "shape": (2, 1)}
@@ -72,10 +72,10 @@ def helper(x: torch.Tensor) -> torch.Tensor:
 
 
 def everything(x: torch.Tensor, settings: Settings, model: nn.Module, *, note: str = "") -> list[Any]:
-    from kit.parallel.chunks import chunk_sizes
+    from kit.topics.collectives.reference import chunk_sizes
 
     total = collectives.ring_all_reduce(helper(x))
-    parts = kit.parallel.collectives.tree_broadcast(total)
+    parts = kit.topics.collectives.reference.tree_broadcast(total)
     ranks = gather_all(torch.tensor([dist.get_rank()]))
     width = model(torch.ones(1, 4)).shape[1] + NET(torch.ones(1, 4)).shape[1]
     sizes = chunk_sizes(7, dist.get_world_size())

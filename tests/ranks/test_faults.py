@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from kit.cluster.cluster import Cluster
-from kit.session.errors import RankError
+from kit.run.errors import RankError
+from kit.run.live import LiveRunner
 from tests.ranks import faults
 from tests.ranks.living import until
 
@@ -23,7 +23,7 @@ def line(function: Callable[..., Any], offset: int) -> int:
     return function.__code__.co_firstlineno + offset
 
 
-def works(cluster: Cluster) -> bool:
+def works(cluster: LiveRunner) -> bool:
     return all(r.tolist() == [3.0] for r in cluster.record(faults.fine, torch.ones(1)).results)
 
 
@@ -66,7 +66,7 @@ BY_GROUP = [  # gloo may abort a process on these before every rank has spoken: 
 
 
 @pytest.mark.parametrize(("function", "sentence"), ALIKE, ids=lambda v: getattr(v, "__name__", ""))
-def test_stepped(three: Cluster, function: Callable[..., Any], sentence: str) -> None:
+def test_stepped(three: LiveRunner, function: Callable[..., Any], sentence: str) -> None:
     session = three.step(function, torch.ones(2))
     begin = time.monotonic()
     state = session.finish()
@@ -77,7 +77,7 @@ def test_stepped(three: Cluster, function: Callable[..., Any], sentence: str) ->
 
 
 @pytest.mark.parametrize(("function", "sentence"), ALIKE, ids=lambda v: getattr(v, "__name__", ""))
-def test_recorded(three: Cluster, function: Callable[..., Any], sentence: str) -> None:
+def test_recorded(three: LiveRunner, function: Callable[..., Any], sentence: str) -> None:
     with pytest.raises(RankError) as caught:
         three.record(function, torch.ones(2))
     assert set(str(caught.value).splitlines()) >= set(sentence.splitlines())
@@ -86,7 +86,7 @@ def test_recorded(three: Cluster, function: Callable[..., Any], sentence: str) -
 
 
 @pytest.mark.parametrize(("function", "pattern"), BY_GROUP, ids=lambda v: getattr(v, "__name__", ""))
-def test_what_gloo_would_die_of(three: Cluster, function: Callable[..., Any], pattern: str) -> None:
+def test_what_gloo_would_die_of(three: LiveRunner, function: Callable[..., Any], pattern: str) -> None:
     state = three.step(function, torch.ones(2)).finish()
     errors = [s.error.message for s in state if s.error]
     assert errors and all(re.search(pattern, e) for e in errors)
@@ -95,7 +95,7 @@ def test_what_gloo_would_die_of(three: Cluster, function: Callable[..., Any], pa
     assert works(three)
 
 
-def test_a_rank_that_gloo_ends_is_laid_beside_those_that_went_on(three: Cluster) -> None:
+def test_a_rank_that_gloo_ends_is_laid_beside_those_that_went_on(three: LiveRunner) -> None:
     """Beside as many as can still tell: on a busy machine that may be none, so its own end is what is certain."""
     with pytest.raises(RankError) as caught:
         three.record(faults.another_model)
@@ -106,7 +106,7 @@ def test_a_rank_that_gloo_ends_is_laid_beside_those_that_went_on(three: Cluster)
     assert works(three)
 
 
-def test_a_rank_that_exits(three: Cluster) -> None:
+def test_a_rank_that_exits(three: LiveRunner) -> None:
     state = three.step(faults.exits, torch.ones(2)).finish()
     assert str(state[1]).startswith("rank 1 died: exited with code 3")
     assert "Deadlock: ranks 0, 2 wait in all_reduce" in (state.verdict or "")
@@ -115,7 +115,7 @@ def test_a_rank_that_exits(three: Cluster) -> None:
     assert works(three)
 
 
-def test_an_endless_loop_is_seen_and_can_be_stopped_in_its_tracks(three: Cluster) -> None:
+def test_an_endless_loop_is_seen_and_can_be_stopped_in_its_tracks(three: LiveRunner) -> None:
     session = three.step(faults.endless, torch.ones(2))
     state = session.finish()
     assert [s.phase for s in state] == ["waiting", "running", "waiting"]
@@ -125,7 +125,7 @@ def test_an_endless_loop_is_seen_and_can_be_stopped_in_its_tracks(three: Cluster
     assert works(three)
 
 
-def test_a_long_call_in_c_blocks_nobody_else(three: Cluster) -> None:
+def test_a_long_call_in_c_blocks_nobody_else(three: LiveRunner) -> None:
     session = three.step(faults.long_in_c, torch.ones(1))
     state = session.finish(timeout=1.0)
     assert state[1].phase == "running" and state[1].place is not None
@@ -135,7 +135,7 @@ def test_a_long_call_in_c_blocks_nobody_else(three: Cluster) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["SIGKILL", "SIGSTOP"])
-def test_a_signal_to_a_rank_that_waits(three: Cluster, number: signal.Signals) -> None:
+def test_a_signal_to_a_rank_that_waits(three: LiveRunner, number: signal.Signals) -> None:
     session = three.step(faults.fine, torch.ones(1))
     assert session.finish(ranks=[0])[0].phase == "waiting"
     os.kill(three.pids[0], number)
@@ -148,7 +148,7 @@ def test_a_signal_to_a_rank_that_waits(three: Cluster, number: signal.Signals) -
     assert session.results[0].tolist() == [3.0]
 
 
-def test_a_stopped_rank_goes_on_when_it_is_continued(three: Cluster) -> None:
+def test_a_stopped_rank_goes_on_when_it_is_continued(three: LiveRunner) -> None:
     session = three.step(faults.fine, torch.ones(1))
     os.kill(three.pids[1], signal.SIGSTOP)
     assert until(lambda: session.state[1].phase == "stopped", 5)
@@ -157,7 +157,7 @@ def test_a_stopped_rank_goes_on_when_it_is_continued(three: Cluster) -> None:
     assert [s.phase for s in session.finish()] == ["finished"] * 3
 
 
-def test_a_rank_stopped_between_runs(three: Cluster) -> None:
+def test_a_rank_stopped_between_runs(three: LiveRunner) -> None:
     assert works(three)
     os.kill(three.pids[2], signal.SIGSTOP)
     with pytest.raises(RankError, match=r"rank 2 is stopped by SIGSTOP: continue it, or run cluster\.reset\(\)\."):
@@ -172,7 +172,7 @@ def test_a_rank_stopped_between_runs(three: Cluster) -> None:
     assert session.results[0].tolist() == [3.0]
 
 
-def test_a_rank_killed_while_a_record_runs(three: Cluster) -> None:
+def test_a_rank_killed_while_a_record_runs(three: LiveRunner) -> None:
     killer = threading.Timer(0.3, os.kill, (three.pids[0], signal.SIGKILL))
     killer.start()
     with pytest.raises(RankError, match="rank 0 died.*SIGKILL"):
@@ -181,7 +181,7 @@ def test_a_rank_killed_while_a_record_runs(three: Cluster) -> None:
     assert works(three)
 
 
-def test_an_interrupted_record_leaves_a_working_cluster(three: Cluster) -> None:
+def test_an_interrupted_record_leaves_a_working_cluster(three: LiveRunner) -> None:
     main = threading.main_thread().ident
     assert main is not None
     interrupt = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))

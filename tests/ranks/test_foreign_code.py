@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 import kit
-from kit.cluster.cluster import Cluster
+from kit.run.live import LiveRunner
 
 STEPS = 5
 
@@ -124,7 +124,7 @@ def lecture_pipeline(rank: int, world_size: int, data: torch.Tensor) -> torch.Te
 
 
 @pytest.mark.parametrize("train", [train_with_ddp, train_with_fsdp2], ids=["DDP", "FSDP2"])
-def test_training_loops_step_to_their_end_and_equal_serial_training(ranks: Cluster, train: object) -> None:
+def test_training_loops_step_to_their_end_and_equal_serial_training(ranks: LiveRunner, train: object) -> None:
     session = ranks.step(train)
     session.step(timeout=30)  # the first import of torch's own parallel wrappers takes its time
     while session.live:
@@ -139,7 +139,7 @@ def test_training_loops_step_to_their_end_and_equal_serial_training(ranks: Clust
     assert names >= ({"all_reduce"} if train is train_with_ddp else sharded)
 
 
-def test_buckets_can_be_stepped_one_by_one(three: Cluster) -> None:
+def test_buckets_can_be_stepped_one_by_one(three: LiveRunner) -> None:
     session = three.step(train_with_ddp)
     seen = []
     while session.live:
@@ -150,7 +150,7 @@ def test_buckets_can_be_stepped_one_by_one(three: Cluster) -> None:
     assert seen.count("all_reduce") == STEPS, "the model fits one bucket, reduced once a step from inside backward"
 
 
-def test_code_that_makes_and_ends_its_own_group(ranks: Cluster) -> None:
+def test_code_that_makes_and_ends_its_own_group(ranks: LiveRunner) -> None:
     n = ranks.size
     session = ranks.step(lecture_collectives, kit.per_rank(list(range(n))), n)
     while session.live:
@@ -164,20 +164,20 @@ def test_code_that_makes_and_ends_its_own_group(ranks: Cluster) -> None:
     assert again.results == session.results
 
 
-def test_gradients_averaged_by_hand(ranks: Cluster) -> None:
+def test_gradients_averaged_by_hand(ranks: LiveRunner) -> None:
     data = torch.randn(12, 8, generator=torch.Generator().manual_seed(1))
     n = ranks.size
     if 12 % n:
         pytest.skip("the function cuts the batch evenly, as its kind does")
     session = ranks.step(lecture_data_parallel, kit.per_rank(list(range(n))), n, data)
     session.finish(timeout=30)
-    (alone,) = ranks.record_on(1, lecture_data_parallel, 0, 1, data).results
+    (alone,) = kit.options(ranks=1, cluster=ranks).record(lecture_data_parallel, 0, 1, data).results
     for result in session.results:
         for ours, serial in zip(result, alone, strict=True):
             torch.testing.assert_close(ours, serial, rtol=1e-4, atol=1e-5)  # AdamW divides by small moments
 
 
-def test_a_pipeline_by_send_and_receive(ranks: Cluster) -> None:
+def test_a_pipeline_by_send_and_receive(ranks: LiveRunner) -> None:
     data = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
     n = ranks.size
     session = ranks.step(lecture_pipeline, kit.per_rank(list(range(n))), n, data)
@@ -190,6 +190,6 @@ def test_a_pipeline_by_send_and_receive(ranks: Cluster) -> None:
     torch.testing.assert_close(session.results[-1], wanted)
 
 
-def test_a_group_called_with_the_wrong_rank_says_so(three: Cluster) -> None:
+def test_a_group_called_with_the_wrong_rank_says_so(three: LiveRunner) -> None:
     state = three.step(lecture_collectives, 0, 3).finish()
     assert "this is rank 1 of 3: take them from the environment" in str(state[1])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kit.cluster.cluster import Cluster
-from kit.cluster.doctor import places
-from kit.cluster.request import checked
+from kit.clusters.doctor import host
+from kit.clusters.request import checked
+from kit.run.live import LiveRunner
 from tests.ranks.test_cluster import whole_sum
 
 ROOT = Path(__file__).parents[2]
@@ -82,10 +82,10 @@ def test_a_full_disk_where_the_run_folder_would_lie_is_passed_over(full: Path, t
 
 def test_a_full_disk_that_was_asked_for_is_refused_in_words(full: Path) -> None:
     with pytest.raises(ValueError, match=r"\(No space left on device\): name a folder of your own"):
-        Cluster(checked(2, "cpu", folder=str(full)))
-    found = places.run_folder(str(full))
+        LiveRunner(checked(2, "cpu", folder=str(full)))
+    found = host.run_folder(str(full))
     assert found.status == "problem" and "No space left" in found.fix
-    assert "No space left" in places.home(str(full)).found
+    assert "No space left" in host.home(str(full)).found
 
 
 def test_a_full_home_stops_no_rank(full: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_read_only_home_stops_no_rank(mounted: object, tmp_path: Path) -> None
     home: Path = mounted("ro")  # type: ignore[operator]
     ran = lab(tmp_path, HOME=str(home), IPYTHONDIR=None)
     assert ran.stdout.startswith(WORKED), ran.stderr
-    found = places.home(str(home))
+    found = host.home(str(home))
     assert found.status == "problem" and "Read-only file system" in found.found
 
 
@@ -127,7 +127,7 @@ def test_a_notebook_beside_such_files_works(tmp_path: Path) -> None:
 
 
 def test_two_clusters_at_once_do_not_meet() -> None:
-    with Cluster(checked(2, "cpu")) as one, Cluster(checked(3, "cpu")) as other:
+    with LiveRunner(checked(2, "cpu")) as one, LiveRunner(checked(3, "cpu")) as other:
         assert one.folder != other.folder and not set(one.processes) & set(other.processes)
         both = one.view.apply_async(whole_sum), other.view.apply_async(whole_sum)
         assert [asked.get(timeout=20) for asked in both] == [[3.0] * 2, [6.0] * 3]
@@ -143,7 +143,7 @@ def test_a_rank_that_died_before_the_first_run_is_not_waited_for(capsys: pytest.
 
     from tests.ranks.living import until
 
-    with Cluster(checked(2, "cpu")) as cluster:
+    with LiveRunner(checked(2, "cpu")) as cluster:
         os.kill(cluster.pids[1], signal.SIGKILL)
         assert until(lambda: cluster.lost)
         assert cluster.record(whole_sum).results == [3.0, 3.0]

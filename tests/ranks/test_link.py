@@ -8,20 +8,19 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kit.cluster.cluster import Cluster
 from kit.cost import network
-from kit.parallel.collectives import ring_all_reduce
-from kit.probe.links.prompt import SHORT
-from kit.session.links import set_links
-from tests.ranks.ddp_training import train_anywhere
+from kit.probe.links.scheduling import SHORT
+from kit.run.live import LiveRunner
+from kit.topics.collectives.reference import ring_all_reduce
+from tests.topics.data_parallel.ranks.training import train_anywhere
 
 LATENCY, BANDWIDTH = 4e-3, 50e6
 BYTES = 1_000_000  # 20 ms on the slow link
 
 
 @pytest.fixture
-def slow(three: Cluster) -> Iterator[Cluster]:
-    with set_links(three, LATENCY, BANDWIDTH):
+def slow(three: LiveRunner) -> Iterator[LiveRunner]:
+    with three.link(LATENCY, BANDWIDTH):
         yield three
 
 
@@ -168,7 +167,7 @@ def one_pair_two_groups() -> list[float]:
     return [here.item(), there.item()]
 
 
-def seconds(cluster: Cluster, function: Callable[..., float], *arguments: object) -> float:
+def seconds(cluster: LiveRunner, function: Callable[..., float], *arguments: object) -> float:
     """The shortest of five runs, each as its slowest rank had it."""
     return min(max(cluster.record(function, *arguments).results) for _ in range(5))
 
@@ -182,66 +181,66 @@ def seconds(cluster: Cluster, function: Callable[..., float], *arguments: object
     ],
     ids=["message", "two at once", "ring"],
 )
-def test_nothing_arrives_before_the_model_says(slow: Cluster, function: Callable[..., float], model: float) -> None:
+def test_nothing_arrives_before_the_model_says(slow: LiveRunner, function: Callable[..., float], model: float) -> None:
     """How long after it, at most, is measured by tests/benchmarks/bench_link.py: here others may use the processor."""
     assert seconds(slow, function, BYTES) >= model
 
 
-def test_a_built_in_collective_takes_its_formula_and_keeps_its_values(slow: Cluster) -> None:
+def test_a_built_in_collective_takes_its_formula_and_keeps_its_values(slow: LiveRunner) -> None:
     results = slow.record(built_in, BYTES).results
     assert all(values == [6.0, 6.0] for _, values in results)
     assert max(time for time, _ in results) >= network.ring_all_reduce(3, BYTES, LATENCY, BANDWIDTH)
 
 
-def test_a_chain_takes_as_long_as_its_messages_together(slow: Cluster) -> None:
+def test_a_chain_takes_as_long_as_its_messages_together(slow: LiveRunner) -> None:
     """Though each counts from the arrival of the one before it, and not from when Python came to ask for it."""
     assert seconds(slow, relay) >= 3 * LATENCY
 
 
-def test_a_receive_from_any_source_is_as_slow_as_the_others(slow: Cluster) -> None:
+def test_a_receive_from_any_source_is_as_slow_as_the_others(slow: LiveRunner) -> None:
     (first, *sources), *others = slow.record(from_anybody).results
     assert sources == [1, 2]
     assert min(first, *(time for (time,) in others)) >= LATENCY
 
 
-def test_questions_and_futures_are_answered_when_it_has_come(slow: Cluster) -> None:
+def test_questions_and_futures_are_answered_when_it_has_come(slow: LiveRunner) -> None:
     assert all(found >= LATENCY for found in slow.record(asked_and_promised).results[1])
 
 
-def test_groups_of_the_same_ranks_are_kept_apart(slow: Cluster) -> None:
+def test_groups_of_the_same_ranks_are_kept_apart(slow: LiveRunner) -> None:
     assert slow.record(one_pair_two_groups).results[1] == [1.0, 2.0]
 
 
-def test_a_late_partner_holds_up_nobody_else(slow: Cluster) -> None:
+def test_a_late_partner_holds_up_nobody_else(slow: LiveRunner) -> None:
     assert slow.record(late_partner).results == [[0.0], [1.0], [1.0]]
     session = slow.step(late_partner)
     session.finish()
     assert session.results == [[0.0], [1.0], [1.0]]
 
 
-def test_only_what_crosses_from_node_to_node_is_slow(three: Cluster) -> None:
-    with set_links(three, 0.5, between=[[0, 1], [2]]):
+def test_only_what_crosses_from_node_to_node_is_slow(three: LiveRunner) -> None:
+    with three.link(0.5, between=[[0, 1], [2]]):
         inside = min(max(three.record(message_alone).results) for _ in range(3))
         across = max(three.record(to_both, 4).results)
     assert inside < 0.5 < across
 
 
 def granted() -> float:
-    from kit.probe.links.prompt import turn
+    from kit.probe.links.scheduling import turn
 
     return turn()
 
 
-def test_short_turns_on_the_processor_are_given_back(three: Cluster) -> None:
+def test_short_turns_on_the_processor_are_given_back(three: LiveRunner) -> None:
     before = three.record(granted).results
-    with set_links(three, 1e-3):
+    with three.link(1e-3):
         during = three.record(granted).results
     assert three.record(granted).results == before
     assert during in (before, [SHORT] * 3)  # as they were, where the system grants none
 
 
-def test_it_is_labelled_and_ends(three: Cluster) -> None:
-    with set_links(three, 1e-3, 1e8) as setting:
+def test_it_is_labelled_and_ends(three: LiveRunner) -> None:
+    with three.link(1e-3, 1e8) as setting:
         assert repr(setting) == "links throttled to 1 ms latency and 100 MB/s"
         assert three.record(one_message, 4).trace.meta.notes == ("links throttled to 1 ms latency and 100 MB/s",)
         assert three.step(one_message, 4).trace.meta.notes == ("links throttled to 1 ms latency and 100 MB/s",)
@@ -259,13 +258,13 @@ def test_it_is_labelled_and_ends(three: Cluster) -> None:
         ({"latency": 1e-3, "between": [[0], [7]]}, "two or more groups"),
     ],
 )
-def test_what_cannot_be_says_what_can(three: Cluster, wishes: dict[str, object], words: str) -> None:
+def test_what_cannot_be_says_what_can(three: LiveRunner, wishes: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        set_links(three, **wishes)  # type: ignore[arg-type]
+        three.link(**wishes)  # type: ignore[arg-type]
 
 
-def test_ddp_trains_the_same_on_slow_links(three: Cluster) -> None:
+def test_ddp_trains_the_same_on_slow_links(three: LiveRunner) -> None:
     fast = three.record(train_anywhere, 3).results
-    with set_links(three, 5e-3):
+    with three.link(5e-3):
         slow = three.record(train_anywhere, 3)
     assert slow.results == fast and fast[0] == fast[1]

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from kit.cluster.cluster import Cluster
 from kit.probe.shipping import PerRank
-from kit.session.errors import RankError
-from kit.session.memory import Accounted, account
+from kit.run.errors import RankError
+from kit.run.live import LiveRunner
+from kit.run.record import MemoryRecording
+from kit.run.runner import Options
 from kit.trace import Trace
-from kit.trace.holdings import MODEL
-from kit.trace.steps import steps
+from kit.trace.memory import MODEL
+from kit.trace.timeline import steps
 
 I, H, O = 64, 128, 32  # inputs, hidden, outputs  # noqa: E741
 P = I * H + H + H * O + O  # 12,448 parameters, divisible by 2; three ranks pad by two
+
+
+def accounted(
+    cluster: LiveRunner,
+    function: Callable[..., Any],
+    *args: Any,
+    kinds: Mapping[str, str] | None = None,
+    world: int | None = None,
+) -> MemoryRecording:
+    found = Options(memory=True, kinds=kinds, ranks=world, cluster=cluster).record(function, *args)
+    assert isinstance(found, MemoryRecording)
+    return found
 
 
 def train(batch: torch.Tensor, steps: int) -> float:
@@ -37,10 +52,10 @@ def train(batch: torch.Tensor, steps: int) -> float:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_data_parallel_holds_what_theory_says(ranks: Cluster, dtype: torch.dtype) -> None:
+def test_data_parallel_holds_what_theory_says(ranks: LiveRunner, dtype: torch.dtype) -> None:
     item, sizes = dtype.itemsize, [8 + rank for rank in range(ranks.size)]
     batches = PerRank([torch.ones(b, I, dtype=dtype) for b in sizes])
-    run = Accounted(account(ranks, (train, (batches, 2), {})))
+    run = accounted(ranks, train, batches, 2)
     for rank, b in enumerate(sizes):
         account_of = run.holdings.of(rank)
         begin = [held for held in account_of if held.label == "backward begins"][-1]
@@ -56,9 +71,9 @@ def test_data_parallel_holds_what_theory_says(ranks: Cluster, dtype: torch.dtype
     assert {one.name for one in run.trace.ranks[0].passes} == {"forward", "backward", "step"}
 
 
-def test_an_account_changes_no_result(three: Cluster) -> None:
+def test_an_account_changes_no_result(three: LiveRunner) -> None:
     batch = torch.randn(4, I)
-    plain, watched = three.record(train, batch, 3), account(three, (train, (batch, 3), {}))
+    plain, watched = three.record(train, batch, 3), accounted(three, train, batch, 3)
     assert plain.results == watched.results
     assert plain.trace.bytes_sent() == watched.trace.bytes_sent()
     assert any("memory was accounted for" in note for note in watched.trace.meta.notes)
@@ -67,7 +82,7 @@ def test_an_account_changes_no_result(three: Cluster) -> None:
 
 def shard_by_hand() -> None:
     """ZeRO stage 1 with SGD's momentum: whole gradients, of which each rank remembers and steps one share."""
-    from kit.parallel.flat import all_gather, flatten, reduce_scatter, unflatten
+    from kit.topics.zero.reference.flat import all_gather, flatten, reduce_scatter, unflatten
 
     torch.manual_seed(0)
     n, r = dist.get_world_size(), dist.get_rank()
@@ -87,8 +102,8 @@ def shard_by_hand() -> None:
             p.copy_(new)
 
 
-def test_a_shard_by_hand_is_named_by_its_variable(ranks: Cluster) -> None:
-    run = Accounted(account(ranks, (shard_by_hand, (), {}), {"optimizer state": "momentum"}))
+def test_a_shard_by_hand_is_named_by_its_variable(ranks: LiveRunner) -> None:
+    run = accounted(ranks, shard_by_hand, kinds={"optimizer state": "momentum"})
     size = -(-P // ranks.size)
     for rank in range(ranks.size):
         most = run.holdings.most(rank)
@@ -102,16 +117,16 @@ def fails_after(count: int) -> None:
     raise RuntimeError(f"left with {kept.numel()}")
 
 
-def test_what_a_failed_run_held_is_in_its_trace(three: Cluster, tmp_path: Path) -> None:
+def test_what_a_failed_run_held_is_in_its_trace(three: LiveRunner, tmp_path: Path) -> None:
     with pytest.raises(RankError) as caught:
-        account(three, (fails_after, (1000,), {}))
+        accounted(three, fails_after, 1000)
     path = caught.value.trace.save(tmp_path / "failed.trace")
     assert [Trace.load(path).holdings().peak(rank).nbytes for rank in range(3)] == [4000] * 3
 
 
-def test_kinds_that_there_are_not(three: Cluster) -> None:
+def test_kinds_that_there_are_not(three: LiveRunner) -> None:
     with pytest.raises(ValueError, match="no kind of memory 'momentum': choose from parameters, gradients"):
-        account(three, (shard_by_hand, (), {}), {"momentum": "momentum"})
+        accounted(three, shard_by_hand, kinds={"momentum": "momentum"})
 
 
 def fully_sharded() -> None:
@@ -129,9 +144,9 @@ def fully_sharded() -> None:
         optimizer.zero_grad()
 
 
-def test_shards_inside_dtensors_and_the_layer_in_hand(three: Cluster) -> None:
+def test_shards_inside_dtensors_and_the_layer_in_hand(three: LiveRunner) -> None:
     layer = 4 * (64 * 64 + 64)
-    run = Accounted(account(three, (fully_sharded, (), {}), world=2))
+    run = accounted(three, fully_sharded, world=2)
     for rank in range(2):
         step = [held for held in run.holdings.of(rank) if held.label == "step begins"][-1]
         assert (step.parameters, step.gradients) == (2 * layer, 2 * layer), "half of four layers"
@@ -141,25 +156,25 @@ def test_shards_inside_dtensors_and_the_layer_in_hand(three: Cluster) -> None:
 
 
 def zero(stage: int) -> tuple[int, int, int]:
-    """Bytes of (parameters, gradients, optimizer) by the reference's own count, between backward and step."""
-    from kit.parallel.zero import ZeroStage1, ZeroStage2
-    from kit.parallel.zero3 import ZeroStage3
+    """Bytes of (parameters, gradients, optimizer) by the reference's own account, between backward and step."""
+    from kit.topics.zero.reference import ZeroStage1, ZeroStage2, ZeroStage3
+    from tests.topics.zero.ranks.counts import nbytes
 
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(4)))
     sharded = {1: ZeroStage1, 2: ZeroStage2, 3: ZeroStage3}[stage](model)
     for _ in range(2):
         model(torch.ones(4, 64)).square().mean().backward()
-        held = sharded.held()
+        held = [nbytes(tensors) for tensors in sharded.tensors_held().values()]
         sharded.step()
         sharded.zero_grad()
-    return held.parameters, held.gradients, held.optimizer
+    return held[0], held[1], held[2]
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_the_stages_of_zero_say_what_is_theirs(ranks: Cluster, stage: int) -> None:
+def test_the_stages_of_zero_say_what_is_theirs(ranks: LiveRunner, stage: int) -> None:
     count, n = 4 * (64 * 64 + 64), ranks.size
-    run = Accounted(account(ranks, (zero, (stage,), {})))
+    run = accounted(ranks, zero, stage)
     for rank, own in enumerate(run.results):
         over = [held for held in run.holdings.of(rank) if held.label == "backward ends"][-1]
         gone = 4 * 4 if stage == 3 else 0  # what stands for each of four layers' weights while they are away
@@ -171,8 +186,7 @@ def test_the_stages_of_zero_say_what_is_theirs(ranks: Cluster, stage: int) -> No
 
 
 def several_micro_batches(stage: int) -> None:
-    from kit.parallel.zero import ZeroStage1, ZeroStage2
-    from kit.parallel.zero3 import ZeroStage3
+    from kit.topics.zero.reference import ZeroStage1, ZeroStage2, ZeroStage3
 
     torch.manual_seed(0)
     model = nn.Linear(8, 8)
@@ -185,8 +199,8 @@ def several_micro_batches(stage: int) -> None:
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_a_step_of_zero_has_all_its_micro_batches(three: Cluster, stage: int) -> None:
-    run = Accounted(account(three, (several_micro_batches, (stage,), {})))
+def test_a_step_of_zero_has_all_its_micro_batches(three: LiveRunner, stage: int) -> None:
+    run = accounted(three, several_micro_batches, stage)
     for rank in run.trace.ranks:
         assert [one.name for one in rank.passes] == 2 * (3 * ["forward", "backward"] + ["step"])
         (_, first), (second, _) = steps(rank.passes)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from kit.cluster.cluster import Cluster
-from kit.cluster.request import checked
-from kit.session.session import Session
+from kit.clusters.request import checked
+from kit.run.live import LiveRunner
+from kit.run.session import Session
 from tests.ranks.living import until
 from tests.ranks.random_programs import PROGRAMS, plain, serial
 from tests.ranks.random_sessions import MARK, Fault, Plan, draw, marked
@@ -30,12 +30,12 @@ class Clusters:
     """One for each size of the world, kept until a session has shown a fault in it."""
 
     def __init__(self) -> None:
-        self.made: dict[int, Cluster] = {}
+        self.made: dict[int, LiveRunner] = {}
         self.folders: set[Path] = set()
 
-    def of(self, world: int) -> Cluster:
+    def of(self, world: int) -> LiveRunner:
         if world not in self.made:
-            self.made[world] = Cluster(checked(world, "cpu"))
+            self.made[world] = LiveRunner(checked(world, "cpu"))
         return self.made[world]
 
     def orphans(self) -> set[int]:
@@ -97,7 +97,7 @@ def promptly(limit: float) -> Iterator[None]:
 class Conduct:
     """How one session goes, and what is demanded of it."""
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: LiveRunner, plan: Plan) -> None:
         self.cluster = cluster
         self.plan = plan
         self.fault = Fault(cluster, plan)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from kit.cluster.cluster import Cluster
-from kit.parallel.collectives import ring_all_reduce
+import kit
+from kit.run.live import LiveRunner
+from kit.topics.collectives.reference import ring_all_reduce
 
 
 def sum_up(x: torch.Tensor) -> torch.Tensor:
@@ -31,7 +32,7 @@ def asynchronous() -> float:
     return float(x[0])
 
 
-def test_results_and_operations(ranks: Cluster) -> None:
+def test_results_and_operations(ranks: LiveRunner) -> None:
     recording = ranks.record(sum_up, torch.ones(4))
     assert [r.tolist() for r in recording.results] == [[float(ranks.size)] * 4] * ranks.size
     for rank in recording.trace.ranks:
@@ -41,7 +42,7 @@ def test_results_and_operations(ranks: Cluster) -> None:
         assert operation.ended is not None and operation.issued < operation.ended
 
 
-def test_the_ring_sends_what_theory_says(ranks: Cluster) -> None:
+def test_the_ring_sends_what_theory_says(ranks: LiveRunner) -> None:
     n, count = ranks.size, 840  # divides by every n up to 8
     recording = ranks.record(ring_all_reduce, torch.ones(count), None)
     for rank in range(n):
@@ -49,19 +50,19 @@ def test_the_ring_sends_what_theory_says(ranks: Cluster) -> None:
         assert recording.trace.bytes_sent(rank).wire == 2 * (n - 1) * count * 4 // n
 
 
-def test_output_is_shown_with_its_rank(three: Cluster, capsys: object) -> None:
+def test_output_is_shown_with_its_rank(three: LiveRunner, capsys: object) -> None:
     three.record(speak)
     shown = capsys.readouterr().out.splitlines()  # type: ignore[attr-defined]
     assert shown == ["[rank 0] I am 0", "[rank 1] I am 1", "[rank 2] I am 2"]
 
 
-def test_a_world_smaller_than_the_cluster_and_back(three: Cluster) -> None:
-    assert three.record_on(2, sizes).results == [(0, 2), (1, 2)]
-    assert three.record_on(1, sizes).results == [(0, 1)]
+def test_a_world_smaller_than_the_cluster_and_back(three: LiveRunner) -> None:
+    assert kit.options(ranks=2, cluster=three).record(sizes).results == [(0, 2), (1, 2)]
+    assert kit.options(ranks=1, cluster=three).record(sizes).results == [(0, 1)]
     assert three.record(sizes).results == [(0, 3), (1, 3), (2, 3)]
 
 
-def test_futures_and_asynchronous_operations_end(three: Cluster) -> None:
+def test_futures_and_asynchronous_operations_end(three: LiveRunner) -> None:
     recording = three.record(asynchronous)
     assert recording.results == [9.0] * 3
     assert all(op.ended is not None for op in recording.trace.ranks[0].operations)

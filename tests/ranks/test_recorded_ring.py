@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kit.cluster.cluster import Cluster
-from kit.session import per_rank
-from kit.session.recorded import shelf
+from kit.run import per_rank
+from kit.run.live import LiveRunner
+from kit.run.recordings import index
 from kit.trace import Trace
 from kit.trace.facts import Position
 
 RANKS = 4
 
 
-def recorded(cluster: Cluster) -> Trace:
+def recorded(cluster: LiveRunner) -> Trace:
     """The ring of lab 01 whose last rank is held until nobody goes on without it."""
     import torch
 
-    from kit.parallel.collectives import ring_all_reduce
+    from kit.topics.collectives.reference import ring_all_reduce
 
     session = cluster.step(ring_all_reduce, per_rank([torch.full((RANKS,), 10.0**rank) for rank in range(RANKS)]))
     session.finish(ranks=list(range(RANKS - 1)))
@@ -48,8 +48,8 @@ def told(trace: Trace) -> list[Any]:
     return [states, messages, last]
 
 
-def test_the_recorded_ring_is_what_ranks_do(cluster_of: Callable[[int], Cluster]) -> None:
-    ours = shelf.load("01_collectives")
+def test_the_recorded_ring_is_what_ranks_do(cluster_of: Callable[[int], LiveRunner]) -> None:
+    ours = index.load("01_collectives")
     (entry,) = [entry for entry in ours.entries if entry.cell == "step-hold-run"]
     (file,) = ours.traces(entry)
     for again, kept in zip(told(recorded(cluster_of(RANKS))), told(file), strict=True):

@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 
 import kit
-from kit.cluster.cluster import Cluster
-from kit.session.errors import NotFinished
-from kit.session.replay import Replay
+from kit.run.cursor import Replay
+from kit.run.errors import NotFinished
+from kit.run.live import LiveRunner
 from kit.trace import Trace
 
 
@@ -48,7 +48,7 @@ def names(trace: Trace, rank: int, position: int) -> dict[str, list[float]]:
     return {fact.name: fact.values.tolist() for fact in frame.tensors}
 
 
-def test_it_stands_before_the_first_line_and_goes_line_by_line(ranks: Cluster) -> None:
+def test_it_stands_before_the_first_line_and_goes_line_by_line(ranks: LiveRunner) -> None:
     session = ranks.step(double_and_sum, tens(ranks.size))
     assert session.state.motion == "start"
     assert lines(session.state) == [FIRST] * ranks.size
@@ -60,7 +60,7 @@ def test_it_stands_before_the_first_line_and_goes_line_by_line(ranks: Cluster) -
     assert not session.live
 
 
-def test_tensors_are_copied_at_the_stop(ranks: Cluster) -> None:
+def test_tensors_are_copied_at_the_stop(ranks: LiveRunner) -> None:
     session = ranks.step(double_and_sum, tens(ranks.size))
     session.step()
     session.step()
@@ -73,7 +73,7 @@ def test_tensors_are_copied_at_the_stop(ranks: Cluster) -> None:
     session.close()
 
 
-def test_a_held_rank_makes_the_others_wait_and_its_own_step_frees_them(three: Cluster) -> None:
+def test_a_held_rank_makes_the_others_wait_and_its_own_step_frees_them(three: LiveRunner) -> None:
     session = three.step(double_and_sum, tens(3))
     session.step()
     waiting = session.step(ranks=[0, 2])
@@ -87,7 +87,7 @@ def test_a_held_rank_makes_the_others_wait_and_its_own_step_frees_them(three: Cl
     session.close()
 
 
-def test_over_into_and_out_of_a_helper(three: Cluster) -> None:
+def test_over_into_and_out_of_a_helper(three: LiveRunner) -> None:
     session = three.step(call_helper, torch.ones(2))
     inside = plus_one.__code__.co_firstlineno + 1
     body = call_helper.__code__.co_firstlineno + 1
@@ -100,7 +100,7 @@ def test_over_into_and_out_of_a_helper(three: Cluster) -> None:
     session.close()
 
 
-def test_to_line_and_to_the_next_operation(three: Cluster) -> None:
+def test_to_line_and_to_the_next_operation(three: LiveRunner) -> None:
     session = three.step(double_and_sum, tens(3))
     before = session.to_collective()
     assert lines(before) == [FIRST + 1] * 3
@@ -112,7 +112,7 @@ def test_to_line_and_to_the_next_operation(three: Cluster) -> None:
     session.close()
 
 
-def test_going_back_replays_and_touches_no_rank(three: Cluster) -> None:
+def test_going_back_replays_and_touches_no_rank(three: LiveRunner) -> None:
     session = three.step(double_and_sum, tens(3))
     session.step()
     stops = [len(rank.stops) for rank in session.trace.ranks]
@@ -128,14 +128,14 @@ def test_going_back_replays_and_touches_no_rank(three: Cluster) -> None:
     session.close()
 
 
-def test_results_are_asked_for_too_early(three: Cluster) -> None:
+def test_results_are_asked_for_too_early(three: LiveRunner) -> None:
     session = three.step(double_and_sum, tens(3))
     with pytest.raises(NotFinished, match="rank 0 paused before line"):
         session.results  # noqa: B018
     session.close()
 
 
-def test_a_new_session_ends_the_old_one_whose_record_stays(three: Cluster) -> None:
+def test_a_new_session_ends_the_old_one_whose_record_stays(three: LiveRunner) -> None:
     old = three.step(double_and_sum, tens(3))
     old.step(ranks=[0, 1])
     new = three.step(double_and_sum, tens(3))
@@ -148,7 +148,7 @@ def test_a_new_session_ends_the_old_one_whose_record_stays(three: Cluster) -> No
     assert len(new.results) == 3
 
 
-def test_reset_stands_before_the_first_line_with_the_original_arguments(three: Cluster) -> None:
+def test_reset_stands_before_the_first_line_with_the_original_arguments(three: LiveRunner) -> None:
     session = three.step(double_and_sum, tens(3))
     session.step()
     session.step()
@@ -160,7 +160,7 @@ def test_reset_stands_before_the_first_line_with_the_original_arguments(three: C
     assert session.results[0].tolist() == [223.0, 223.0]
 
 
-def test_a_saved_trace_replays_without_ranks(three: Cluster, tmp_path: object) -> None:
+def test_a_saved_trace_replays_without_ranks(three: LiveRunner, tmp_path: object) -> None:
     session = three.step(double_and_sum, tens(3))
     session.step()
     session.finish()
@@ -172,14 +172,14 @@ def test_a_saved_trace_replays_without_ranks(three: Cluster, tmp_path: object) -
     assert not replay.live
 
 
-def test_ranks_that_do_not_exist(three: Cluster) -> None:
+def test_ranks_that_do_not_exist(three: LiveRunner) -> None:
     session = three.step(double_and_sum, tens(3))
     with pytest.raises(ValueError, match="there is no rank 3: the ranks are 0 to 2"):
         session.step(ranks=[3])
     session.close()
 
 
-def test_what_cannot_travel_says_so(three: Cluster) -> None:
+def test_what_cannot_travel_says_so(three: LiveRunner) -> None:
     with pytest.raises(ValueError, match="per_rank holds 2 values, and there are 3 ranks"):
         three.step(double_and_sum, kit.per_rank([1, 2]))
     with pytest.raises(ValueError, match="cannot be sent to the ranks"):
@@ -195,7 +195,7 @@ def prints(x: torch.Tensor) -> None:
     warnings.warn("careful", stacklevel=1)
 
 
-def test_output_belongs_to_its_rank_and_stop(three: Cluster) -> None:
+def test_output_belongs_to_its_rank_and_stop(three: LiveRunner) -> None:
     session = three.step(prints, torch.ones(1))
     session.step()
     for rank in range(3):
@@ -216,7 +216,7 @@ def any_source() -> list[int]:
     return found
 
 
-def test_a_receive_from_any_source_takes_what_comes(three: Cluster) -> None:
+def test_a_receive_from_any_source_takes_what_comes(three: LiveRunner) -> None:
     session = three.step(any_source)
     session.finish(ranks=[0])
     assert session.state[0].waiting_for == (1, 2)
@@ -235,7 +235,7 @@ def both_ways() -> float:
     return float(inbox)
 
 
-def test_issuing_does_not_block_so_legal_code_stays_legal(three: Cluster) -> None:
+def test_issuing_does_not_block_so_legal_code_stays_legal(three: LiveRunner) -> None:
     session = three.step(both_ways)
     session.finish()
     assert session.results[:2] == [1.0, 0.0]
@@ -247,8 +247,8 @@ def loops(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def test_the_budget_bounds_what_is_kept_in_a_loop(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kit.session.conductor.CAPTURE_BUDGET", 20_000)
+def test_the_budget_bounds_what_is_kept_in_a_loop(three: LiveRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kit.run.scheduler.CAPTURE_BUDGET", 20_000)
     session = three.step(loops, torch.ones(64))
     for _ in range(200):
         session.step()

@@ -9,13 +9,13 @@ import torch
 import torch.distributed as dist
 
 import kit
-from kit.cluster.cluster import Cluster
 from kit.cost.worlds import simulated
-from kit.parallel import traffic
-from kit.parallel.collectives import halving_doubling_all_reduce, ring_all_reduce, tree_all_reduce
-from kit.session.links import set_links
-from kit.session.threads import LABEL, Threads, threads_on
-from tests.ranks.ddp_training import train_anywhere
+from kit.run.live import LiveRunner
+from kit.run.runner import Options
+from kit.run.threads import LABEL
+from kit.topics.collectives.reference import halving_doubling_all_reduce, ring_all_reduce, tree_all_reduce
+from tests.topics.collectives import traffic
+from tests.topics.data_parallel.ranks.training import train_anywhere
 
 ALGORITHMS = {
     "ring_all_reduce": ring_all_reduce,
@@ -24,8 +24,8 @@ ALGORITHMS = {
 }
 
 
-def threads(cluster: Cluster, ranks: int = 3, patience: float = 60.0) -> Threads:
-    return threads_on(cluster, ranks, patience)
+def threads(cluster: LiveRunner, ranks: int = 3, patience: float = 60.0) -> Options:
+    return Options(ranks=ranks, threads=True, patience=patience, cluster=cluster)
 
 
 # -- large worlds
@@ -33,7 +33,7 @@ def threads(cluster: Cluster, ranks: int = 3, patience: float = 60.0) -> Threads
 
 @pytest.mark.parametrize("ranks", [16, 32])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_large_worlds_send_what_theory_says(three: Cluster, name: str, ranks: int) -> None:
+def test_large_worlds_send_what_theory_says(three: LiveRunner, name: str, ranks: int) -> None:
     count = 1000  # which does not divide by either
     inputs = kit.per_rank([torch.full((count,), float(rank)) for rank in range(ranks)])
     recording = threads(three, ranks).record(ALGORITHMS[name], inputs)
@@ -175,7 +175,7 @@ def script_of_its_own() -> list[object]:
 @pytest.mark.parametrize(
     "program", [every_collective, every_message, groups_and_waits, own_randomness, script_of_its_own]
 )
-def test_a_program_returns_what_it_returns_on_processes(three: Cluster, program: object) -> None:
+def test_a_program_returns_what_it_returns_on_processes(three: LiveRunner, program: object) -> None:
     on_processes, on_threads = three.record(program), threads(three).record(program)  # type: ignore[arg-type]
     assert repr(on_threads.results) == repr(on_processes.results)
     for rank in range(3):
@@ -188,7 +188,7 @@ def names(recording: object, rank: int) -> list[tuple[object, ...]]:
     return [(op.name, op.ranks, op.payload, op.root, op.reduce, op.place.line) for op in operations]
 
 
-def test_ddp_trains_the_same(three: Cluster) -> None:
+def test_ddp_trains_the_same(three: LiveRunner) -> None:
     first, *others = threads(three).record(train_anywhere, 3).results
     assert others == [first, first]
     assert first == pytest.approx(
@@ -205,7 +205,7 @@ def spoken(x: torch.Tensor, *, times: int) -> float:
 
 
 def test_arguments_differ_by_rank_and_output_says_whose_it_is(
-    three: Cluster, capsys: pytest.CaptureFixture[str]
+    three: LiveRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording = threads(three, 4).record(spoken, kit.per_rank([torch.ones(1) * rank for rank in range(4)]), times=2)
     assert recording.results == [0.0, 2.0, 4.0, 6.0]
@@ -214,10 +214,10 @@ def test_arguments_differ_by_rank_and_output_says_whose_it_is(
         threads(three, 4).record(spoken, kit.per_rank([1, 2]), times=1)
 
 
-def test_it_is_labelled(three: Cluster) -> None:
+def test_it_is_labelled(three: LiveRunner) -> None:
     recording = threads(three).record(spoken, torch.ones(1), times=1)
     meta = recording.trace.meta
     assert (meta.world, meta.backend, meta.notes) == (3, "threads of one process", (LABEL,))
     assert repr(recording).startswith("spoken on 3 ranks (threads of one process)")
-    with set_links(three, 1e-3):  # between processes; no link lies between threads
+    with three.link(1e-3):  # between processes; no link lies between threads
         assert threads(three).record(spoken, torch.ones(1), times=1).trace.meta.notes == (LABEL,)

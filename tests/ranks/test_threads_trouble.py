@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from kit.cluster.cluster import Cluster
-from kit.cluster.processes import children
-from kit.parallel.collectives import ring_all_reduce
-from kit.probe.wire import Channel
-from kit.session import threads as threads_module
-from kit.session.errors import RankError
+from kit.clusters.processes import children
+from kit.protocol.messages import Alive
+from kit.protocol.wire import Channel
+from kit.run import threads as threads_module
+from kit.run.errors import RankError
+from kit.run.live import LiveRunner
+from kit.topics.collectives.reference import ring_all_reduce
 from tests.ranks.test_threads import spoken, threads
 
 
@@ -43,13 +45,15 @@ def said(run: object, *arguments: object) -> str:
 
 
 @pytest.mark.parametrize(("program", "arguments"), [(all_send_first, ()), (one_stays_away, ()), (fails_on_one, (1,))])
-def test_the_sentences_are_those_of_processes(three: Cluster, program: object, arguments: tuple[object, ...]) -> None:
+def test_the_sentences_are_those_of_processes(
+    three: LiveRunner, program: object, arguments: tuple[object, ...]
+) -> None:
     sentences = said(threads(three).record, program, *arguments)
     assert sentences == said(three.record, program, *arguments)
     assert "Deadlock" in sentences
 
 
-def test_a_failed_rank_shows_its_traceback_and_the_trace_what_was_done(three: Cluster) -> None:
+def test_a_failed_rank_shows_its_traceback_and_the_trace_what_was_done(three: LiveRunner) -> None:
     with pytest.raises(RankError) as caught:
         threads(three).record(fails_on_one, 2)
     assert "LookupError: no batch" in str(caught.value)
@@ -61,7 +65,7 @@ def disagrees() -> None:
     dist.all_reduce(torch.ones(2 if dist.get_rank() == 1 else 3))
 
 
-def test_what_does_not_fit_is_said_before_anything_moves(three: Cluster) -> None:
+def test_what_does_not_fit_is_said_before_anything_moves(three: LiveRunner) -> None:
     sentence = said(threads(three).record, disagrees)
     assert "rank 1 calls all_reduce of 2 x float32" in sentence and "the shapes must be equal" in sentence
 
@@ -74,7 +78,7 @@ def handles_it() -> str:
     return "nothing"
 
 
-def test_it_reaches_the_ranks_as_an_exception(three: Cluster) -> None:
+def test_it_reaches_the_ranks_as_an_exception(three: LiveRunner) -> None:
     sentence = said(threads(three).record, handles_it)  # they go on; the record is not sound
     assert "the shapes must be equal" in sentence
 
@@ -85,7 +89,7 @@ def computes_for_ever() -> None:
     dist.barrier()
 
 
-def test_a_rank_that_never_comes_is_given_up(three: Cluster) -> None:
+def test_a_rank_that_never_comes_is_given_up(three: LiveRunner) -> None:
     sentence = said(threads(three, patience=0.5).record, computes_for_ever)
     assert "rank 1 has worked for 0.5 s without talking to another (line" in sentence
     assert "patience=600" in sentence
@@ -97,7 +101,7 @@ def kills_itself() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_dies_takes_nobody_along(three: Cluster) -> None:
+def test_a_process_that_dies_takes_nobody_along(three: LiveRunner) -> None:
     before = three.record(whose_process).results
     assert "died" in said(threads(three).record, kills_itself)
     assert threads(three).record(spoken, torch.ones(1), times=1).results == [1.0] * 3
@@ -108,7 +112,7 @@ def whose_process() -> tuple[int, int]:
     return os.getpid(), os.getppid()
 
 
-def only_ranks_are_left(cluster: Cluster) -> bool:
+def only_ranks_are_left(cluster: LiveRunner) -> bool:
     """Of what the host agent has forked, as soon as it has heard of the end."""
     found = cluster.record(whose_process).results
     ranks, agent, deadline = {pid for pid, _ in found}, found[0][1], time.monotonic() + 10
@@ -117,7 +121,7 @@ def only_ranks_are_left(cluster: Cluster) -> bool:
     return set(children(agent)) <= ranks
 
 
-def test_nothing_is_left_and_this_process_is_untouched(three: Cluster) -> None:
+def test_nothing_is_left_and_this_process_is_untouched(three: LiveRunner) -> None:
     ((process, agent), *others) = threads(three).record(whose_process).results
     assert set(others) == {(process, agent)}
     assert process not in (os.getpid(), *(pid for pid, _ in three.record(whose_process).results))
@@ -126,15 +130,16 @@ def test_nothing_is_left_and_this_process_is_untouched(three: Cluster) -> None:
     assert not list(three.folder.glob("t*.sock"))
 
 
-def test_an_interruption_ends_it(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(Channel):
+def test_an_interruption_ends_it(three: LiveRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(Channel[Any, Any]):
         def receive(self) -> None:
-            assert super().receive() == {"kind": "alive"}
+            assert super().receive() == Alive()
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(threads_module, "Channel", Interrupted)
-        threads(three).record(computes_for_ever)
+        with pytest.raises(KeyboardInterrupt):
+            threads(three).record(computes_for_ever)
     assert only_ranks_are_left(three)
 
 
@@ -142,7 +147,7 @@ def cannot_load() -> None:
     import no_such_module  # type: ignore[import-not-found]  # noqa: F401
 
 
-def test_an_import_that_fails_is_the_ranks_failure(three: Cluster) -> None:
+def test_an_import_that_fails_is_the_ranks_failure(three: LiveRunner) -> None:
     assert "No module named 'no_such_module'" in said(threads(three).record, cannot_load)
 
 
@@ -155,10 +160,10 @@ def test_an_import_that_fails_is_the_ranks_failure(three: Cluster) -> None:
         ({"patience": 0}, "patience is a time in seconds"),
     ],
 )
-def test_what_cannot_be_says_what_can(three: Cluster, wishes: dict[str, object], words: str) -> None:
+def test_what_cannot_be_says_what_can(three: LiveRunner, wishes: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         threads(three, **wishes)  # type: ignore[arg-type]
 
 
-def test_one_rank_alone(three: Cluster) -> None:
+def test_one_rank_alone(three: LiveRunner) -> None:
     assert threads(three, 1).record(ring_all_reduce, torch.ones(3)).results[0].tolist() == [1.0, 1.0, 1.0]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kit.cluster.cluster import Cluster
-from kit.cost import predict
+from kit.cost import predicted_trace
 from kit.cost.worlds import simulated
-from kit.parallel import collectives
+from kit.run.live import LiveRunner
+from kit.topics.collectives import reference as collectives
 from kit.trace.facts import Trace
 
 LINK = {"latency": 1e-5, "bandwidth": 1e9}
@@ -35,14 +35,14 @@ def seen(trace: Trace) -> list[list[tuple[str, int | None, int, int | None, int 
         collectives.all_reduce_via_root,
     ],
 )
-def test_the_real_run_re_timed_is_the_simulated_one(ranks: Cluster, algorithm: Callable[..., torch.Tensor]) -> None:
-    real = predict(ranks.record(algorithm, torch.ones(COUNT)).trace, compute=0, **LINK)
+def test_the_real_run_re_timed_is_the_simulated_one(ranks: LiveRunner, algorithm: Callable[..., torch.Tensor]) -> None:
+    real = predicted_trace(ranks.record(algorithm, torch.ones(COUNT)).trace, compute=0, **LINK)
     made = simulated(algorithm.__name__, ranks.size, 4 * COUNT, **LINK).trace()
     assert seen(made) == seen(real)
 
 
-def test_gathering_too(ranks: Cluster) -> None:
+def test_gathering_too(ranks: LiveRunner) -> None:
     piece = torch.ones(COUNT // ranks.size)
-    real = predict(ranks.record(collectives.ring_all_gather, piece).trace, compute=0, **LINK)
+    real = predicted_trace(ranks.record(collectives.ring_all_gather, piece).trace, compute=0, **LINK)
     gathered = 4 * len(piece) * ranks.size
     assert seen(simulated("ring_all_gather", ranks.size, gathered, **LINK).trace()) == seen(real)

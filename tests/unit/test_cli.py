@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from kit import __version__, cli, resources
-from kit.instructor.notebooks import Notebook
-from kit.instructor.outcome import PASSED, Outcome, Verdict
-from kit.instructor.record import BUDGET
+from kit.grade.marks import PASSED, Mark
+from kit.grade.notebooks import Notebook
+from kit.grade.record import BUDGET
+from kit.grade.report import Outcome
 
 
 def run(*arguments: str) -> int:
@@ -23,7 +24,8 @@ def run(*arguments: str) -> int:
     try:
         return cli.main(arguments)
     except SystemExit as ended:
-        assert isinstance(ended.code, int)
+        if not isinstance(ended.code, int):
+            raise
         return ended.code
 
 
@@ -104,10 +106,10 @@ def test_marks_outlive_an_interrupt(
     """Seventy notebooks take hours: what is known is in the file after each of them."""
 
     def one_then_interrupted(notebooks: list[Notebook], *how: Any) -> Iterator[Outcome]:
-        yield Outcome(notebooks[1], (Verdict("ring", PASSED, "right", 1.0),), None, 1.0, solutions=False)
+        yield Outcome(notebooks[1], (Mark("ring", PASSED, "right", 1.0),), None, 1.0, solutions=False)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kit.instructor.run.run_all", one_then_interrupted)
+    monkeypatch.setattr("kit.grade.run.run_all", one_then_interrupted)
     marks = tmp_path / "marks.json"
     assert run("check", "00", "01", "--json", str(marks)) == 130
     assert "interrupted" in capsys.readouterr().err

@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((ROOT / "labs").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize(
-    "statement", ["import kit", "import kit.cluster", "import kit; kit.cluster, kit.step, kit.check"]
+    "statement", ["import kit", "import kit.clusters", "import kit; kit.cluster, kit.step, kit.check"]
 )
 def test_importing_kit_loads_nothing_heavy(statement: str) -> None:
     program = (
@@ -45,7 +45,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(built)
 
 
-def test_wheel_carries_every_room_every_lab_and_every_asset(wheel: zipfile.ZipFile) -> None:
+def test_wheel_carries_every_package_every_lab_and_every_asset(wheel: zipfile.ZipFile) -> None:
     inside = set(wheel.namelist())
     for source, target in (("kit", "kit"), ("labs", "kit/_carried/labs"), ("assets", "kit/_carried/assets")):
         files = [path.relative_to(ROOT / source) for path in (ROOT / source).rglob("*") if path.is_file()]

@@ -9,63 +9,28 @@ messages are not seen one by one.
 
 The real transfer goes at once, and its time is part of the slow one's: `wait` comes back when both are over. Whoever
 asks last knows when that is and tells the others (`board`), so nobody guesses. A message that follows another at once
-counts from that one's arrival by the model (`held.Pace`), so what this machine is late does not add up along a chain;
-but for that, and for the moment that a result needs to get through Python (`held.HANDING`), nothing comes earlier than
-the model says after it was asked for.
+counts from that one's arrival by the model (`delayed.Pace`), so this machine's delays do not add up along a chain; but
+for that nothing comes earlier than the model says after it was asked for.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-
-import torch
-import torch.distributed as dist
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kit.probe.links.board import Board, Transfer
-from kit.probe.links.held import Held, Pace
-from kit.probe.links.prompt import SHORT, ask_for_turns
-from kit.probe.operations import Draft, nbytes
+from kit.probe.links.delayed import Awaited, DelayedWork, Pace
+from kit.probe.links.scheduling import SHORT, ask_for_turns
+from kit.probe.operations import OperationCall, nbytes
 
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
 
-@dataclass(frozen=True)
-class Links:
-    """Which links are slow, and how. Plain data: it travels with the order to run.
-
-    latency: s. bandwidth: bytes/s. pairs: the pairs of ranks (lower first) whose link this is; None means all.
-    collectives: for a name and a number of ranks the rounds and the volume, in units of the whole buffer. board: where
-    ranks tell each other of their transfers.
-    """
-
-    latency: float
-    bandwidth: float
-    pairs: frozenset[tuple[int, int]] | None = None
-    collectives: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
-    board: str = ""
-
-    def of(self, folder: Path) -> Links:
-        """The same for ranks whose private folder is this one."""
-        return replace(self, board=str(folder / "links"))
-
-    def between(self, one: int, other: int) -> bool:
-        return self.pairs is None or (min(one, other), max(one, other)) in self.pairs
-
-    def in_words(self) -> str:
-        """'links throttled to 1 ms latency and 100 MB/s', for the notes of a trace."""
-        parts = [f"{self.latency * 1e3:.3g} ms latency"] if self.latency else []
-        rate = self.bandwidth
-        parts += [f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"] if rate < math.inf else []
-        where = "links" if self.pairs is None else "links between nodes"
-        return f"{where} throttled to {' and '.join(parts)}"
-
-    def among(self, ranks: tuple[int, ...]) -> bool:
-        """Whether a collective of these ranks crosses a slow link."""
-        return any(self.between(a, b) for a in ranks for b in ranks if a < b)
+    from kit.protocol.links import Links
 
 
 class Throttle:
@@ -88,50 +53,51 @@ class Throttle:
         ask_for_turns(0)
 
     def issue(
-        self, draft: Draft, group: str, ranks: tuple[int, ...], launch: Callable[[], dist.Work], asked: int | None
+        self,
+        call: OperationCall,
+        group: str,
+        ranks: tuple[int, ...],
+        launch: Callable[[], dist.Work],
+        asked: int | None,
     ) -> dist.Work:
         """Launches an operation; its Work is over when it would be. asked: when it was asked for, in ns; None: now."""
         since = time.monotonic() if asked is None else asked * 1e-9
-        if draft.peer == -1:
+        if call.peer == -1:
             if not any(self._links.between(self._rank, r) for r in ranks):
                 return launch()
             since = self._pace.asked(since)
-            return self._held(launch(), draft, lambda source: self._transfer(draft, group, ranks, source, since))
-        since = self._pace.asked(since) if draft.peer is not None else self._pace.breaks_off(since)
-        transfer = self._transfer(draft, group, ranks, draft.peer, since)
+            return self._delayed(launch(), call, lambda source: self._transfer(call, group, ranks, source, since))
+        since = self._pace.asked(since) if call.peer is not None else self._pace.breaks_off(since)
+        transfer = self._transfer(call, group, ranks, call.peer, since)
         if transfer is None:
             return launch()
         due = self._board.ask(transfer)
-        return self._held(launch(), draft, transfer, due)
+        return self._delayed(launch(), call, transfer, due)
 
-    def _held(
-        self,
-        work: dist.Work,
-        draft: Draft,
-        transfer: Transfer | Callable[[int], Transfer | None],
-        due: float | None = None,
-    ) -> Held:
+    def _delayed(
+        self, work: dist.Work, call: OperationCall, transfer: Awaited, due: float | None = None
+    ) -> DelayedWork:
         self._pace.goes_on(time.monotonic())
-        pace = self._pace if draft.peer is not None else None
-        return Held(work, draft.outputs, self._device, self._board, transfer, draft.payload, due, pace)
+        pace = self._pace if call.peer is not None else None
+        return DelayedWork(work, call.outputs, self._device, self._board, transfer, call.payload, due, pace)
 
     def _transfer(
-        self, draft: Draft, group: str, ranks: tuple[int, ...], peer: int | None, asked: float
+        self, call: OperationCall, group: str, ranks: tuple[int, ...], peer: int | None, asked: float
     ) -> Transfer | None:
         """What this operation is on the links; None where it crosses no slow one. peer: a rank of the group."""
         links, n = self._links, len(ranks)
         if peer is None:
-            rounds, volume = links.collectives.get(draft.name, {}).get(n, (0.0, 0.0))
+            rounds, volume = links.collectives.get(call.name, {}).get(n, (0.0, 0.0))
             name = self._numbered(f"{group}/c")
             if not links.among(ranks) or (rounds, volume) == (0.0, 0.0):
                 return None
-            occupied = volume * _whole_buffer(draft, n) / links.bandwidth
+            occupied = volume * _whole_buffer(call, n) / links.bandwidth
             return Transfer(name, ranks, ranks, occupied, rounds * links.latency, asked)
-        ends = (self._rank, ranks[peer]) if draft.name == "send" else (ranks[peer], self._rank)
+        ends = (self._rank, ranks[peer]) if call.name == "send" else (ranks[peer], self._rank)
         if not links.between(*ends):
             return None
-        name = self._numbered(f"{group}/{ends[0]}>{ends[1]}/{draft.tag}")
-        return Transfer(name, ends[:1], ends[1:], draft.payload / links.bandwidth, links.latency, asked)
+        name = self._numbered(f"{group}/{ends[0]}>{ends[1]}/{call.tag}")
+        return Transfer(name, ends[:1], ends[1:], call.payload / links.bandwidth, links.latency, asked)
 
     def _numbered(self, name: str) -> str:
         """The n-th collective of a group, or message of a pair, is the n-th on its other ranks too."""
@@ -140,7 +106,7 @@ class Throttle:
             return f"{name}/{self._counts[name]}"
 
 
-def _whole_buffer(draft: Draft, n: int) -> int:
+def _whole_buffer(call: OperationCall, n: int) -> int:
     """The S of the formulas, which in gather and scatter only the root holds whole."""
-    pieces = {"gather": draft.inputs, "scatter": draft.outputs}.get(draft.name)
-    return draft.payload if pieces is None else n * nbytes(pieces)
+    pieces = {"gather": call.inputs, "scatter": call.outputs}.get(call.name)
+    return call.payload if pieces is None else n * nbytes(pieces)

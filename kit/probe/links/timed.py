@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-import torch.distributed as dist
-
-from kit.probe.backend import Launch, ObservedGroup
-from kit.probe.later import Later
-from kit.probe.ledger import Entry
-from kit.probe.links.held import Held
-from kit.probe.operations import Draft
+from kit.probe.deferred import DeferredWork
+from kit.probe.links.delayed import DelayedWork
 from kit.probe.passes import Passes
 from kit.probe.record import RecordRun
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+    from kit.probe.backend import Launch, ObservedGroup
+    from kit.probe.ledger import Entry
+    from kit.probe.operations import OperationCall
+    from kit.protocol.messages import Operations
 
 STOOD = 1_000_000  # ns of a wait that are more than the passing of a finished one
 
@@ -47,13 +51,13 @@ class TimedRun(RecordRun):
             self._stood_in_futures(computed, over)
         super().end()
 
-    def over_links(self, group: ObservedGroup, draft: Draft, launch: Launch, *asked: int | None) -> Launch:
-        entry, held_back = self.ledger.entries[-1], super().over_links(group, draft, launch, *asked)
+    def over_links(self, group: ObservedGroup, call: OperationCall, launch: Launch, *asked: int | None) -> Launch:
+        entry, held_back = self.ledger.entries[-1], super().over_links(group, call, launch, *asked)
 
         def launched(*source: int) -> dist.Work:
             work = held_back(*source)
-            if isinstance(work, Later):  # not work.after, for which a thread would wait
-                Later.after(work, partial(self._over, entry, work))
+            if isinstance(work, DeferredWork):  # not work.after, for which a thread would wait
+                DeferredWork.after(work, partial(self._over, entry, work))
             return work
 
         return launched
@@ -62,15 +66,13 @@ class TimedRun(RecordRun):
         super().promise(entry, future)
         self._futures.append(entry)
 
-    def tell(self, kind: str, **content: Any) -> None:
-        if kind == "operations":
-            content |= {"passes": tuple(self._passes.facts)}
-        super().tell(kind, **content)
+    def operations(self) -> Operations:
+        return replace(super().operations(), passes=tuple(self._passes.facts))
 
-    def _over(self, entry: Entry, work: Later) -> None:
+    def _over(self, entry: Entry, work: DeferredWork) -> None:
         """Called by the thread that completes the operation: on time, or when the rank's own comes to wait for it."""
         now = time.monotonic_ns()
-        due = work.due if isinstance(work, Held) else None
+        due = work.due if isinstance(work, DelayedWork) else None
         late = threading.get_ident() == self.worker and due is not None
         entry.ended = min(now, max(entry.issued, round(due * 1e9))) if late and due is not None else now
 
@@ -82,5 +84,5 @@ class TimedRun(RecordRun):
                 continue
             entry.ended = min(entry.ended, over)  # its future came before the note of it
             if entry.ended > since:
-                entry.waits.append((since, entry.ended))
+                entry.waits += ((since, entry.ended),)
                 since = entry.ended

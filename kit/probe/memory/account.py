@@ -9,31 +9,40 @@ know of, such as the library's own buffers for messages, does not show either, b
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from kit.probe.memory.declared import Declared
-from kit.probe.memory.kinds import Role, kind_of, plain, tensors_in
-from kit.probe.passes import in_backward
-from kit.trace.facts import Account, Holding
-from kit.trace.holdings import DECLARED, KINDS, thinned
+from kit.probe.memory.kinds import Declared, Role, kind_of, plain, tensors_in
+from kit.probe.passes import Passes
+from kit.probe.record import RecordRun
+from kit.probe.torch_private import backward_number, live_storage
+from kit.trace.facts import Account, MemorySample
+from kit.trace.memory import DECLARED, KINDS, thinned
 
-_live_storage: Callable[[int], torch.UntypedStorage | None] = torch.UntypedStorage._new_with_weak_ptr
-
+if TYPE_CHECKING:
+    from kit.probe.backend import Launch, ObservedGroup
+    from kit.probe.operations import OperationCall
+    from kit.protocol.messages import Begin, Operations
 
 NOTHING = Role(0)
+_GPT = str(Path(__file__).parents[2] / "gpt") + os.sep  # its training loop holds the optimizer
 
 
 class Life:
@@ -65,7 +74,7 @@ class Accounting(TorchDispatchMode):
     def __init__(
         self, device: torch.device, names: Mapping[str, Iterable[str]], stack: Callable[[FrameType], list[FrameType]]
     ) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self._hide()
         self._device = device
         self._declared = Declared(names)
@@ -138,8 +147,8 @@ class Accounting(TorchDispatchMode):
         kwargs = kwargs or {}
         if self._busy:
             return func(*args, **kwargs)
-        if in_backward() not in (-1, self._backward):
-            self._backward, self._older = in_backward(), self._noticed
+        if backward_number() not in (-1, self._backward):
+            self._backward, self._older = backward_number(), self._noticed
             self.sample("backward begins")
         self._read(func, args, kwargs)
         if any(hasattr(one, "__tensor_flatten__") for one in types):
@@ -154,7 +163,7 @@ class Accounting(TorchDispatchMode):
 
     def _read(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
         tensors = list(_tensors((args, kwargs)))
-        backward = in_backward() != -1
+        backward = backward_number() != -1
         graph = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         written = {id(t) for i in _written(func) if i < len(args) for t in _tensors(args[i])} if backward else set()
         for tensor in tensors:
@@ -203,7 +212,7 @@ class Accounting(TorchDispatchMode):
             number = len(self._samples)
             self._samples.append((time.monotonic_ns(), label))
             for key, life in list(self._live.items()):
-                storage = _live_storage(key)
+                storage = live_storage(key)
                 size = 0 if storage is None else storage.nbytes()
                 if size != life.moments[-1][1]:
                     life.moments.append((number, size))
@@ -239,11 +248,56 @@ class Accounting(TorchDispatchMode):
             "cuda allocator" if self._allocated else "live storages",
             thinned(
                 [
-                    Holding(when, label, **dict(zip(fields, map(int, sizes), strict=True)))
+                    MemorySample(when, label, **dict(zip(fields, map(int, sizes), strict=True)))
                     for (when, label), sizes in zip(self._samples, held.T, strict=True)
                 ]
             ),
         )
+
+
+class AccountedRun(RecordRun):
+    """One rank's part of a recorded function whose memory is accounted for: slower, since every operation is seen.
+
+    The task has `account`: for a kind of memory the names of the variables that hold it.
+    """
+
+    def __init__(self, order: Begin, *arguments: Any) -> None:
+        super().__init__(order, *arguments)
+        assert order.task.account is not None
+        self._accounting = Accounting(self.device, order.task.account, self._scopes)
+        self._passes = Passes(self._accounting.told)
+        self._open = ExitStack()
+
+    def _scopes(self, frame: FrameType | None) -> list[FrameType]:
+        """The frames in whose variables objects may be that know what their memory is: the learner's and the kit's."""
+        found = []
+        while frame is not None:
+            if self.code.kind(frame.f_code.co_filename) or frame.f_code.co_filename.startswith(_GPT):
+                found.append(frame)
+            frame = frame.f_back
+        return found
+
+    def start(self) -> None:
+        super().start()
+        self._accounting.notice((self._args, self._kwargs))
+        self._accounting.sample("begins")
+        self._passes.start()
+        self._open.callback(self._passes.stop)
+        self._open.enter_context(self._accounting)
+
+    def end(self) -> None:
+        self._open.close()
+        self._accounting.sample("ends")
+        super().end()
+
+    def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
+        self._accounting.sent([*call.inputs, *call.outputs])
+        self._accounting.sample(f"{call.name} issued")
+        return super().perform(group, call, launch)
+
+    def operations(self) -> Operations:
+        account, passes = self._accounting.facts(), tuple(self._passes.facts)
+        return replace(super().operations(), account=account, passes=passes)
 
 
 def _last_kind_first(said: tuple[str, torch.Tensor]) -> int:

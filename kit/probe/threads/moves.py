@@ -1,7 +1,7 @@
 """What a communication does to tensors, done in one memory: all its parts are here, so it is copying and adding.
 
-A part is what one rank asked for (`Draft`), in the order of the group. Sums go in that order, whatever a library's
-algorithm would do.
+A part is what one rank asked for, in the order of the group. Sums go in that order, whatever a library's algorithm
+would do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kit.probe.operations import Draft, reduce_name
+from kit.probe.operations import OperationCall, reduce_name
 
 Tensors = Sequence[torch.Tensor]
 Splits = Sequence[Sequence[int]]  # by rank: how many rows it has for each rank; none where all get the same
@@ -29,7 +29,7 @@ REDUCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 @torch.no_grad()
-def move(parts: Sequence[Draft], splits: Splits | None = None) -> None:
+def move(parts: Sequence[OperationCall], splits: Splits | None = None) -> None:
     """Gives every part its outputs. splits: of an all_to_all on single tensors. ValueError for what cannot be done."""
     if splits is None:
         MOVES[parts[0].name](parts)
@@ -38,7 +38,7 @@ def move(parts: Sequence[Draft], splits: Splits | None = None) -> None:
 
 
 @torch.no_grad()
-def hand_over(send: Draft, receive: Draft) -> None:
+def hand_over(send: OperationCall, receive: OperationCall) -> None:
     """A message: same number of elements, whatever the shapes."""
     receive.outputs[0].copy_(send.inputs[0].reshape(receive.outputs[0].shape))
 
@@ -54,54 +54,54 @@ def reduced(tensors: Tensors, op: Any) -> torch.Tensor:
     return total / len(tensors) if name == "AVG" else total
 
 
-def _all_reduce(parts: Sequence[Draft]) -> None:
+def _all_reduce(parts: Sequence[OperationCall]) -> None:
     for same in zip(*(part.inputs for part in parts), strict=True):
         total = reduced(same, parts[0].reduce)
         for tensor in same:
             tensor.copy_(total)
 
 
-def _reduce(parts: Sequence[Draft]) -> None:
+def _reduce(parts: Sequence[OperationCall]) -> None:
     root = parts[parts[0].root or 0]
     for mine, same in zip(root.inputs, zip(*(part.inputs for part in parts), strict=True), strict=True):
         mine.copy_(reduced(same, root.reduce))
 
 
-def _broadcast(parts: Sequence[Draft]) -> None:
+def _broadcast(parts: Sequence[OperationCall]) -> None:
     root = parts[parts[0].root or 0]
     for part in parts:
         for mine, its in zip(part.inputs, root.inputs, strict=True):
             mine.copy_(its)
 
 
-def _all_gather(parts: Sequence[Draft]) -> None:
+def _all_gather(parts: Sequence[OperationCall]) -> None:
     """For each input one output that holds all, or as many outputs as there are ranks."""
     for part in parts:
         for outputs, *given in zip(_shared(part.outputs, len(part.inputs)), *(p.inputs for p in parts), strict=True):
             _fill(outputs, given)
 
 
-def _gather(parts: Sequence[Draft]) -> None:
+def _gather(parts: Sequence[OperationCall]) -> None:
     _fill(parts[parts[0].root or 0].outputs, [part.inputs[0] for part in parts])
 
 
-def _scatter(parts: Sequence[Draft]) -> None:
+def _scatter(parts: Sequence[OperationCall]) -> None:
     _fill([part.outputs[0] for part in parts], parts[parts[0].root or 0].inputs)
 
 
-def _reduce_scatter(parts: Sequence[Draft]) -> None:
+def _reduce_scatter(parts: Sequence[OperationCall]) -> None:
     for number in range(len(parts[0].outputs)):
         whole = [_flat(_shared(part.inputs, len(part.outputs))[number]) for part in parts]
         _fill([part.outputs[number] for part in parts], [reduced(whole, parts[0].reduce)])
 
 
-def _all_to_all(parts: Sequence[Draft]) -> None:
+def _all_to_all(parts: Sequence[OperationCall]) -> None:
     taken = [[part.inputs[me].clone() for part in parts] for me in range(len(parts))]
     for part, mine in zip(parts, taken, strict=True):
         _fill(part.outputs, mine)
 
 
-def _all_to_all_of_rows(parts: Sequence[Draft], splits: Splits) -> None:
+def _all_to_all_of_rows(parts: Sequence[OperationCall], splits: Splits) -> None:
     n = len(parts)
     rows = [list(own) or [len(part.inputs[0]) // n] * n for part, own in zip(parts, splits, strict=True)]
     pieces = [part.inputs[0].split(own) for part, own in zip(parts, rows, strict=True)]
@@ -109,11 +109,11 @@ def _all_to_all_of_rows(parts: Sequence[Draft], splits: Splits) -> None:
         _fill(part.outputs, [given[me] for given in pieces])
 
 
-def _nothing(parts: Sequence[Draft]) -> None:
-    """A meeting."""
+def _nothing(parts: Sequence[OperationCall]) -> None:
+    """Only its ranks meet."""
 
 
-MOVES: dict[str, Callable[[Sequence[Draft]], None]] = {
+MOVES: dict[str, Callable[[Sequence[OperationCall]], None]] = {
     "all_reduce": _all_reduce,
     "reduce": _reduce,
     "broadcast": _broadcast,

@@ -6,15 +6,14 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from kit.probe.backend import NAME, ObservedGroup, Watch
-from kit.probe.threads.threaded import Unsent
-from kit.probe.world import PATIENCE, World, install
+from kit.probe.backend import Watch, register
+from kit.probe.world import World, install
 
 _here = threading.local()
 
@@ -26,42 +25,34 @@ class ThreadWorld(World):
         _here.world = self
         super().__init__(rank, "gloo", watch)
 
-    @property
-    def watch(self) -> Watch:
-        return self._watch
-
     def _take_charge(self) -> dict[str, Callable[..., Any]]:
-        return _once()
+        return _isolate_threads()
 
     def meeting(self) -> AbstractContextManager[None]:
         return nullcontext()  # no connection is made, so nobody can get into one
 
-    def _init(self, store: str) -> None:
-        """`store`: a name for this world; nothing is met there, since the groups are made of nothing."""
-        self._originals["init_process_group"](
-            self.backend,
-            store=dist.PrefixStore(store, dist.HashStore()),
-            rank=self.rank,
-            world_size=self.size,
-            timeout=PATIENCE,
-        )
+    def rendezvous(self, name: str) -> dist.Store:
+        """In name only: no rank connects to another."""
+        return dist.PrefixStore(name, dist.HashStore())
 
 
 @cache
-def _once() -> dict[str, Callable[..., Any]]:
-    """Makes this process one of threads. There is no way back, so it is a process of its own."""
+def _isolate_threads() -> dict[str, Callable[..., Any]]:
+    """Gives each thread its own groups. There is no way back, so the process is kept for this."""
     from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld  # torch's own, for its tests
 
     setattr(c10d, "_world", ThreadLocalWorld())  # noqa: B010
     by_name: Any = torch._C._distributed_c10d
     by_name._set_thread_isolation_mode(True)  # each thread has a group "0"
-    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
-    return install(lambda: _here.world)
+    register(lambda: cast("Watch", _here.world.watch), lambda options: cast("dist.ProcessGroup", CallsHandedBack()))
+    return install(lambda: cast("World", _here.world))
 
 
-def _create(options: Any, _: Any = None) -> ObservedGroup:
-    ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-    watch: Watch = _here.world.watch
-    with watch.observer.joining(options.group_id, ranks) if watch.observer is not None else nullcontext():
-        inner: Any = Unsent()
-    return ObservedGroup(inner, options.group_rank, ranks, options.group_id, watch)
+class CallsHandedBack:
+    """Takes the place of a real group: sends nothing, and returns the arguments of every call."""
+
+    def __getattr__(self, method: str) -> Callable[..., tuple[Any, ...]]:
+        return lambda *arguments, **options: arguments
+
+    def _get_backend(self, device: torch.device) -> CallsHandedBack:
+        return self

@@ -22,8 +22,6 @@ GROUPED: list[Callable[..., float]] = [
     network.tree_broadcast,
     network.tree_reduce,
     network.tree_all_reduce,
-    network.double_tree_all_reduce,
-    network.chain_broadcast,
     network.pairwise_all_to_all,
     network.root_gather,
     network.root_scatter,
@@ -47,8 +45,6 @@ GROUPED: list[Callable[..., float]] = [
         (network.tree_broadcast, 5, 3, 3.0),
         (network.tree_reduce, 9, 4, 4.0),
         (network.tree_all_reduce, 4, 4, 4.0),
-        (network.double_tree_all_reduce, 16, 8, 2.0),
-        (network.chain_broadcast, 4, 3, 3.0),
         (network.pairwise_all_to_all, 4, 3, 0.75),
         (network.root_gather, 4, 3, 0.75),
         (network.root_scatter, 3, 2, 2 / 3),
@@ -64,13 +60,6 @@ def test_steps_and_buffers_of_every_algorithm(
 
 def test_a_message() -> None:
     assert network.message(MB, A, B) == pytest.approx(1.01e-3)
-
-
-def test_the_chain_comes_near_one_buffer_with_many_pieces() -> None:
-    assert network.chain_broadcast(8, MB, 0, B, pieces=1000) == pytest.approx(1.006e-3)
-    assert network.chain_broadcast(8, MB, A, B, pieces=1000) > network.chain_broadcast(8, MB, A, B, pieces=20)
-    with pytest.raises(ValueError, match="at least one piece"):
-        network.chain_broadcast(8, MB, A, B, pieces=0)
 
 
 @pytest.mark.parametrize("algorithm", GROUPED)

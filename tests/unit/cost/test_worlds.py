@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kit.cost import network, predict, worlds
+from kit.cost import network, predicted_trace, worlds
 from kit.cost.schedules import SCHEDULES
 from kit.cost.worlds import World, simulated
-from kit.parallel import traffic
-from kit.views import timeline_svg
+from kit.plot import svg, timeline_figure
+from tests.topics.collectives import traffic
 
 A, B = 1e-5, 1e9
 CLOSED: dict[str, Callable[[int, float, float, float], float]] = {
@@ -95,12 +95,12 @@ def test_the_trace_is_whole_and_the_general_simulator_agrees(name: str, n: int) 
     assert trace.meta.mode == "predicted" and len(trace.ranks) == n and trace.unmatched() == ()
     assert len(trace.messages()) == world.messages
     assert [trace.bytes_sent(rank).wire for rank in range(n)] == world.bytes_sent.tolist()
-    again = predict(trace, latency=A, bandwidth=B, compute=0)
+    again = predicted_trace(trace, latency=A, bandwidth=B, compute=0)
     for one, other in zip(trace.ranks, again.ranks, strict=True):
         for mine, theirs in zip(one.operations, other.operations, strict=True):
             assert (mine.match, mine.began, mine.ended) == (theirs.match, theirs.began, theirs.ended)
     assert max(span.end for span in trace.spans()) == pytest.approx(world.seconds)
-    assert "<svg" in timeline_svg(trace)
+    assert "<svg" in svg(timeline_figure(trace))
 
 
 def test_slow_links_between_nodes_set_the_pace_of_a_ring() -> None:

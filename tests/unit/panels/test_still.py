@@ -5,8 +5,8 @@ import pytest
 
 from kit.panels import record_panel, stepping_panel
 from kit.panels.still import WIDTH
-from kit.session.replay import Replay
-from kit.trace import example
+from kit.run.cursor import Replay
+from tests.traces import example
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 

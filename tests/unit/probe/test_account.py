@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from kit.probe.memory.account import Accounting
 from kit.probe.memory.kinds import Role, kind_of
 from kit.probe.passes import Passes
-from kit.trace.facts import Holding
-from kit.trace.holdings import KINDS
+from kit.trace.facts import MemorySample
+from kit.trace.memory import KINDS
 
 B, I, H, O = 16, 64, 128, 32  # batch, inputs, hidden, outputs  # noqa: E741
 P = I * H + H + H * O + O  # parameters
@@ -24,7 +24,7 @@ PLACES = 4  # parameter tensors: AdamW keeps a step counter of 4 bytes for each
 
 def accounted(
     function: Callable[..., Any], *args: Any, kinds: Mapping[str, Sequence[str]] | None = None
-) -> list[Holding]:
+) -> list[MemorySample]:
     """The account of `function(*args)`, run here; every frame of this file counts as the learner's."""
 
     def stack(frame: FrameType | None) -> list[FrameType]:
@@ -46,16 +46,16 @@ def accounted(
     finally:
         passes.stop()
     accounting.sample("ends")
-    return list(accounting.facts().holdings)
+    return list(accounting.facts().samples)
 
 
-def at(account: list[Holding], label: str, number: int = -1) -> dict[str, int]:
+def at(account: list[MemorySample], label: str, number: int = -1) -> dict[str, int]:
     """Bytes by kind at the last moment (or that number) of a label; kinds that were empty are left out."""
     held = [one for one in account if one.label == label][number]
     return {kind: size for kind, field in KINDS.items() if (size := getattr(held, field))}
 
 
-def most(account: list[Holding], kind: str) -> int:
+def most(account: list[MemorySample], kind: str) -> int:
     return max(getattr(one, KINDS[kind]) for one in account)
 
 
@@ -283,6 +283,6 @@ def test_on_a_gpu_its_allocator_has_the_last_word(monkeypatch: pytest.MonkeyPatc
     accounting.sample("ends")
     account = accounting.facts()
     assert account.method == "cuda allocator"
-    assert [(held.label, held.allocator, held.other) for held in account.holdings] == [
+    assert [(held.label, held.allocator, held.other) for held in account.samples] == [
         ("begins", 512, 0), ("step begins", 4096, 0), ("ends", 9000, 0),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.distributed import ReduceOp
 
-from kit.probe.operations import Draft
+from kit.probe.operations import OperationCall
 from kit.probe.threads.moves import hand_over, move
 
 
@@ -20,8 +20,8 @@ def values(tensors: Sequence[torch.Tensor]) -> list[list[float]]:
     return [tensor.flatten().tolist() for tensor in tensors]
 
 
-def in_place(name: str, tensors: Sequence[torch.Tensor], **more: object) -> list[Draft]:
-    return [Draft(name, [tensor], [tensor], "inout", **more) for tensor in tensors]  # type: ignore[arg-type]
+def in_place(name: str, tensors: Sequence[torch.Tensor], **more: object) -> list[OperationCall]:
+    return [OperationCall(name, [tensor], [tensor], "inout", **more) for tensor in tensors]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -64,31 +64,36 @@ def test_only_the_root_is_given_a_reduction_and_only_it_gives_a_broadcast() -> N
 def test_gathers_fill_one_tensor_or_a_list_of_any_sizes() -> None:
     one, lists = torch.zeros(3), [torch.zeros(2), torch.zeros(1)]
     given = [floats(1, 2), floats(3)]
-    move([Draft("all_gather", [given[0]], [one], "out"), Draft("all_gather", [given[1]], lists, "out")])
+    move([OperationCall("all_gather", [given[0]], [one], "out"), OperationCall("all_gather", [given[1]], lists, "out")])
     assert values([one, *lists]) == [[1, 2, 3], [1, 2], [3]]
     root = [torch.zeros(2), torch.zeros(1)]
-    move([Draft("gather", [given[0]], [], "out", root=1), Draft("gather", [given[1]], root, "out", root=1)])
+    move(
+        [
+            OperationCall("gather", [given[0]], [], "out", root=1),
+            OperationCall("gather", [given[1]], root, "out", root=1),
+        ]
+    )
     assert values(root) == [[1, 2], [3]]
 
 
 def test_several_gathers_in_one_call() -> None:
     outputs = [[torch.zeros(2), torch.zeros(4)] for _ in range(2)]
-    move([Draft("all_gather", [floats(r), floats(r, 10 + r)], outputs[r], "out") for r in range(2)])
+    move([OperationCall("all_gather", [floats(r), floats(r, 10 + r)], outputs[r], "out") for r in range(2)])
     assert all(values(own) == [[0, 1], [0, 10, 1, 11]] for own in outputs)
 
 
 def test_scatters_give_each_its_part() -> None:
     outputs = [torch.zeros(1), torch.zeros(2)]
     parts = [
-        Draft("scatter", [], [outputs[0]], root=1),
-        Draft("scatter", [floats(1), floats(2, 3)], [outputs[1]], root=1),
+        OperationCall("scatter", [], [outputs[0]], root=1),
+        OperationCall("scatter", [floats(1), floats(2, 3)], [outputs[1]], root=1),
     ]
     move(parts)
     assert values(outputs) == [[1], [2, 3]]
     move(
         [
-            Draft("reduce_scatter", [floats(1), floats(2, 3)], [outputs[0]], reduce=ReduceOp.SUM),
-            Draft("reduce_scatter", [floats(10, 20, 30)], [outputs[1]], reduce=ReduceOp.SUM),
+            OperationCall("reduce_scatter", [floats(1), floats(2, 3)], [outputs[0]], reduce=ReduceOp.SUM),
+            OperationCall("reduce_scatter", [floats(10, 20, 30)], [outputs[1]], reduce=ReduceOp.SUM),
         ]
     )
     assert values(outputs) == [[11], [22, 33]]
@@ -96,24 +101,24 @@ def test_scatters_give_each_its_part() -> None:
 
 def test_all_to_all_also_into_its_own_inputs() -> None:
     first, second = [floats(1), floats(2)], [floats(3), floats(4)]
-    move([Draft("all_to_all", first, first), Draft("all_to_all", second, second)])
+    move([OperationCall("all_to_all", first, first), OperationCall("all_to_all", second, second)])
     assert values([*first, *second]) == [[1], [3], [2], [4]]
 
 
 def test_all_to_all_by_rows() -> None:
     outputs = [torch.zeros(2, 2), torch.zeros(4, 2)]
     rows = torch.arange(6.0).view(3, 2)
-    parts = [Draft("all_to_all", [rows + 10 * rank], [outputs[rank]]) for rank in range(2)]
+    parts = [OperationCall("all_to_all", [rows + 10 * rank], [outputs[rank]]) for rank in range(2)]
     move(parts, [[1, 2], [1, 2]])
     assert values(outputs) == [[0, 1, 10, 11], [2, 3, 4, 5, 12, 13, 14, 15]]
     even = [torch.zeros(2), torch.zeros(2)]
-    move([Draft("all_to_all", [floats(r, 10 + r)], [even[r]]) for r in range(2)], [[], []])
+    move([OperationCall("all_to_all", [floats(r, 10 + r)], [even[r]]) for r in range(2)], [[], []])
     assert values(even) == [[0, 1], [10, 11]]
 
 
 def test_a_message_has_elements_and_no_dimensions() -> None:
     inbox = torch.zeros(2, 2)
-    hand_over(Draft("send", [torch.arange(4.0)], []), Draft("recv", [], [inbox]))
+    hand_over(OperationCall("send", [torch.arange(4.0)], []), OperationCall("recv", [], [inbox]))
     assert inbox.tolist() == [[0, 1], [2, 3]]
 
 

@@ -140,8 +140,8 @@ def test_infinities_of_both_signs_are_told_from_nan() -> None:
 
 
 def test_an_operation_on_a_sparse_tensor() -> None:
-    draft = READERS["allreduce"]([torch.eye(3).to_sparse()])
-    (found,) = map(region, draft.seen())
+    call = READERS["allreduce"]([torch.eye(3).to_sparse()])
+    (found,) = map(region, call.seen())
     assert (found.shape, found.storage, found.offset) == ((3, 3), 0, 0)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kit.trace import Trace, example
+from kit.trace import Trace
 from kit.trace.chrome import events
+from tests.traces import example
 
 EXAMPLES = [example.ring, example.held_ring, example.via_root, example.deadlock, example.failure, example.overlap]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kit.trace import example, sentence
+from kit.trace import sentence
+from tests.traces import example
 
 
 def test_the_held_ring_is_the_situation_of_the_picture() -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kit.trace import Pass, Trace, example
-from kit.trace.drawing import Drawing
+from kit.trace import Pass, Trace
 from kit.trace.facts import Region
 from kit.trace.overlap import RankOverlap
+from tests.traces import example
+from tests.traces.builder import TraceBuilder
 
 X = [Region("inout", 1, 0, (250,), "float32")]
 LINK = "links throttled to 1 ms and 0.05 GB/s"
@@ -20,7 +21,7 @@ def backward(buckets: int, compute: int, send: int, asynchronous: bool = True, l
 
     Asynchronous ones are waited for at the end. late: µs by which rank 1 begins later.
     """
-    drawing = Drawing("train", ["..."], 2, "record")
+    drawing = TraceBuilder("train", ["..."], 2, "record")
     drawing.meta = replace(drawing.meta, notes=(LINK,))
     pending, free = [], 0
     drawing.at[1] = late * 1000
@@ -133,7 +134,7 @@ def test_a_stepped_run_is_as_slow_as_its_person() -> None:
 
 
 def test_a_run_without_operations_and_an_empty_one() -> None:
-    drawing = Drawing("f", ["..."], 2, "record")
+    drawing = TraceBuilder("f", ["..."], 2, "record")
     assert [numbers(rank) for rank in drawing.trace().overlap().ranks] == [(0, 0, 0)] * 2
     drawing.run(0, 10)
     (rank, _) = drawing.trace().overlap().ranks

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kit.trace import Traffic, example
-from kit.trace.drawing import Drawing, tensor
+from kit.trace import Traffic
 from kit.trace.facts import Region
+from tests.traces import example
+from tests.traces.builder import TraceBuilder, tensor
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
@@ -64,7 +65,7 @@ def test_in_flight_without_times_still_counts_when_both_are_there() -> None:
 
 
 def test_peak_memory_looks_at_every_stop() -> None:
-    drawing = Drawing("f", ["x = torch.ones(n)"], 1, "step")
+    drawing = TraceBuilder("f", ["x = torch.ones(n)"], 1, "step")
     drawing.stop(0, 1, [tensor("x", np.zeros(1000), 1)])
     drawing.stop(0, 1, [])
     drawing.position("start")
@@ -89,7 +90,7 @@ def test_waiting_is_for_a_late_partner_only() -> None:
 def test_an_open_wait_counts_in_a_recorded_run_only() -> None:
     stepped = example.deadlock()
     assert stepped.waiting_time(0) == 0
-    drawing = Drawing("f", ["dist.send(x, 1)"], 2, "record")
+    drawing = TraceBuilder("f", ["dist.send(x, 1)"], 2, "record")
     drawing.run(0, 10)
     drawing.run(1, 500)
     drawing.at[0] = 10_000

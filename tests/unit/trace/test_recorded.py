@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit.cost import network, predict
+from kit.cost import network, predicted_trace
 from kit.resources import assets
 from kit.trace import Trace, advice, sentence
 
@@ -37,12 +37,12 @@ def test_the_held_rank_and_those_who_wait_for_it(ring: Trace) -> None:
 
 
 def test_its_messages_take_the_ring_s_time_when_predicted(ring: Trace) -> None:
-    predicted = predict(ring, latency=1e-5, bandwidth=1e9, compute=0)
+    predicted = predicted_trace(ring, latency=1e-5, bandwidth=1e9, compute=0)
     assert max(span.end for span in predicted.spans()) == pytest.approx(network.ring_all_reduce(4, 16, 1e-5, 1e9))
 
 
 def test_nothing_of_the_machine_it_came_from_is_in_it(ring: Trace) -> None:
-    named = {"kit/parallel/collectives.py"}
+    named = {"kit/topics/collectives/reference/ring.py"}
     assert {source.file for source in ring.sources} == named
     places = {frame.place.file for rank in ring.ranks for stop in rank.stops for frame in stop.frames}
     places |= {op.place.file for rank in ring.ranks for op in rank.operations if op.place}

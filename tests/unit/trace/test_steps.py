@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit.trace import Pass
-from kit.trace.steps import steps, the_step
+from kit.trace.timeline import steps, the_step
 
 
 def passes(program: str) -> list[Pass]:

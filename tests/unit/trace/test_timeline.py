@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.trace import Span, Trace, example
+from kit.trace import Span, Trace
 from kit.trace.clocks import Active
-from kit.trace.drawing import Drawing
 from kit.trace.facts import Mode, Operation, Region
+from tests.traces import example
+from tests.traces.builder import TraceBuilder
 
 X = [Region("inout", 1, 0, (4,), "float32")]
 Action = tuple[str, int, int, int]  # (what, rank, other rank, microseconds)
@@ -20,7 +21,7 @@ Action = tuple[str, int, int, int]  # (what, rank, other rank, microseconds)
 
 def draw(program: list[Action], world: int, mode: Mode) -> Trace:
     """Play a program; as a stepped run every action is a motion of its own and a person thinks in between."""
-    drawing = Drawing("f", ["..."], world, mode)
+    drawing = TraceBuilder("f", ["..."], world, mode)
     pending: list[list[Operation]] = [[] for _ in range(world)]
     for number, (what, rank, other, microseconds) in enumerate(program):
         match = f"0/{number}"
@@ -144,7 +145,7 @@ def test_an_operation_begins_at_its_last_arrival_on_virtual_clocks() -> None:
 
 def test_a_wait_that_raised_does_not_stop_the_clock() -> None:
     """A dead-locked send was freed by raising: the rank went on, and so does its time."""
-    drawing = Drawing("f", ["..."], 2, "step")
+    drawing = TraceBuilder("f", ["..."], 2, "step")
     drawing.run(0, 100)
     drawing.run(1, 400)
     send = drawing.issue(0, "send", "0/p/0>1/0/0", 1, X, peer=1)
@@ -156,7 +157,7 @@ def test_a_wait_that_raised_does_not_stop_the_clock() -> None:
 
 
 def test_lanes_of_hidden_communication_do_not_overlap() -> None:
-    drawing = Drawing("f", ["..."], 2, "record")
+    drawing = TraceBuilder("f", ["..."], 2, "record")
     for number, microseconds in enumerate((300, 300, 50)):
         for rank in range(2):
             drawing.issue(rank, "all_reduce", f"0/c/{number}", 1, X)
@@ -170,7 +171,7 @@ def test_lanes_of_hidden_communication_do_not_overlap() -> None:
 
 
 def test_setting_up_before_the_first_stop_is_no_computing() -> None:
-    drawing = Drawing("f", ["..."], 2, "step")
+    drawing = TraceBuilder("f", ["..."], 2, "step")
     for rank in range(2):
         drawing.run(rank, 5000 * (rank + 1))
         drawing.stop(rank, 1)
@@ -184,7 +185,7 @@ def test_setting_up_before_the_first_stop_is_no_computing() -> None:
 
 def test_an_empty_trace_has_no_spans() -> None:
     for mode in ("step", "record"):
-        assert Drawing("f", [], 3, mode).trace().spans() == ()  # type: ignore[arg-type]
+        assert TraceBuilder("f", [], 3, mode).trace().spans() == ()  # type: ignore[arg-type]
 
 
 def test_active_time_between_two_moments() -> None:

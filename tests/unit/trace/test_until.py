@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kit.trace import Region, example
-from kit.trace.drawing import Drawing
+from kit.trace import Region
+from tests.traces import example
+from tests.traces.builder import TraceBuilder
 
 
 def test_the_last_position_is_the_trace_itself() -> None:
@@ -39,7 +40,7 @@ def test_what_was_open_then_is_open_again() -> None:
 
 
 def test_an_operation_that_began_later_has_not_begun() -> None:
-    drawing = Drawing("f", ["..."], 2, "step")
+    drawing = TraceBuilder("f", ["..."], 2, "step")
     x = [Region("inout", 1, 0, (4,), "float32")]
     first = drawing.issue(0, "all_reduce", "0/c/0", 1, x)
     drawing.position("step")

@@ -1,0 +1,257 @@
+"""`Cluster`: the ranks of this kernel, started, looked at, used, reset and stopped."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from kit.clusters.errors import ClusterError
+from kit.clusters.idle import IdleWatch, checked_minutes
+from kit.clusters.lifecycle import START_SECONDS, Lifecycle, client_that_lists
+from kit.clusters.request import Request
+from kit.protocol.messages import Found
+from kit.trace.text import counted
+
+if TYPE_CHECKING:
+    from kit.clusters.connection import Connection
+    from kit.clusters.report import Report
+    from kit.clusters.request import Request
+    from kit.protocol.messages import Found
+
+
+class Cluster:
+    """Real ranks behind this kernel. Use `kit.cluster(ranks=4)`, which starts one or joins the one there is.
+
+    As a context manager it stops what it started: `with kit.cluster(2) as c: ...`.
+    """
+
+    def __init__(self, request: Request, on_stop: Callable[[Cluster], None] = lambda cluster: None) -> None:
+        self._life = Lifecycle(request)
+        self._on_stop = on_stop
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+        self._stops_on_exit: list[bool] = []
+        self._idle: IdleWatch | None = None
+        self._asleep = ""  # why it stopped itself; '' while it runs or was stopped by somebody
+        self.fresh = True  # nobody has joined or entered it yet: `with` stops only what it started
+        self._life.begin()
+
+    # using it
+
+    @property
+    def connection(self) -> Connection:
+        """The line to the host agent; it stays the same object for the cluster's life."""
+        return self._life.connection
+
+    @property
+    def client(self) -> Any:
+        """ipyparallel's Client of this cluster, once all ranks have registered. `view` has the ranks in order."""
+        engines = self.engines
+        with self._lock:
+            self._refuse_stopped()
+            client = self._life.opened_client()
+        return client_that_lists(client, engines)
+
+    @property
+    def view(self) -> Any:
+        """ipyparallel's DirectView with target i being rank i."""
+        return self.client.direct_view(list(self.engines))
+
+    @property
+    def engines(self) -> tuple[int, ...]:
+        """ipyparallel's engine numbers by rank; waits until all have registered. They change with every reset."""
+        state = self.ensure_running()._life.state
+        state.wait_for(lambda: len(state.engines) == self.size or bool(state.lost) or state.agent_lost, START_SECONDS)
+        if state.lost:
+            raise ClusterError(f"{self._life.losses()}: reset() forks all ranks anew")
+        if len(state.engines) < self.size:
+            raise ClusterError("not all ranks have registered as ipyparallel engines: reset() forks them anew")
+        return tuple(state.engines[rank] for rank in range(self.size))
+
+    # keeping it
+
+    def ensure_running(self) -> Self:
+        """This cluster, started again whole when its controller or agent was lost, or when it had stopped itself.
+
+        ClusterError when it was stopped.
+        """
+        with self._lock:
+            if not self._woken():
+                self._refuse_stopped()
+                if not self.running:
+                    self._life.begin_again()
+            if self._idle is not None:
+                self._idle.touched()
+        return self
+
+    def reset(self, preload: Sequence[str] = ()) -> Self:
+        """Kills all ranks and forks new ones: what was on them is gone, this kernel's variables stay.
+
+        preload: modules of torch that the host agent imports once, so that no rank has to.
+        Starts the cluster again whole when its controller or agent was lost, or when the ranks do not come back.
+        """
+        with self._lock:
+            if not self._woken():
+                self._refuse_stopped()
+                if not self.running or not self._life.fork_anew(preload):
+                    self._life.begin_again()
+        return self
+
+    def stop(self) -> None:
+        """Ends every process of the cluster. Stopping twice is fine."""
+        with self._lock:
+            if (self._life.launched is None and not self._asleep) or self._owner != os.getpid():
+                return
+            self._end_watch()
+            self._asleep = ""
+            self._life.end()
+        self._on_stop(self)
+
+    def stop_when_idle(self, minutes: float | None) -> Self:
+        """Has the cluster stop itself after so many minutes without a run; None, as at first: never.
+
+        The next use starts it again, with a sentence that says so. ValueError for what is no number above 0.
+        """
+        wish = checked_minutes(minutes)
+        with self._lock:
+            self._refuse_stopped()
+            self._end_watch()
+            self._idle = None if wish is None else IdleWatch(self, wish, self._fall_asleep)
+        return self
+
+    @property
+    def idle_minutes(self) -> float | None:
+        """After how many minutes without a run it stops itself; None: never."""
+        return None if self._idle is None else self._idle.minutes
+
+    def _end_watch(self) -> None:
+        if self._idle is not None:
+            self._idle.end()
+
+    def _fall_asleep(self, minutes: float) -> None:
+        with self._lock:
+            if self._life.launched is not None:
+                length = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
+                self._asleep = f"The cluster had stopped itself after {length} without a run"
+                self._life.end()
+
+    def _woken(self) -> bool:
+        """Starts a cluster again that had stopped itself; True when it had."""
+        if not self._asleep or self._owner != os.getpid():
+            return False
+        print(f"{self._asleep}: all of it starts again, what was on the ranks is gone.", file=sys.stderr)
+        self._life.begin()
+        self._asleep = ""
+        if self._idle is not None:
+            self._idle = IdleWatch(self, self._idle.minutes, self._fall_asleep)
+        return True
+
+    def __enter__(self) -> Self:
+        self.ensure_running()
+        self._stops_on_exit.append(self.fresh)
+        self.fresh = False
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._stops_on_exit.pop():
+            self.stop()
+
+    def _refuse_stopped(self) -> None:
+        if self._asleep and self._owner == os.getpid():
+            raise ClusterError(f"{self._asleep}: ensure_running() starts it again")
+        if self._life.launched is None:
+            raise ClusterError("this cluster was stopped: kit.cluster() starts a new one")
+        if self._owner != os.getpid():
+            raise ClusterError("this cluster belongs to the process that started it, not to its fork")
+
+    # looking at it
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.request.ranks
+
+    @property
+    def request(self) -> Request:
+        return self._life.request
+
+    @property
+    def running(self) -> bool:
+        """Whether it can be used as it is: False when stopped, or when its controller or its agent was lost."""
+        return self._life.running
+
+    @property
+    def generation(self) -> int:
+        """Counts resets and restarts: ranks of another generation are other processes."""
+        return self._life.state.generation
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids by rank."""
+        pids = self._life.state.pids
+        return tuple(pids[rank] for rank in sorted(pids))
+
+    @property
+    def lost(self) -> dict[int, str]:
+        """The ranks whose process has ended, and how: {2: 'killed by SIGKILL'}."""
+        return dict(self._life.state.lost)
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of everything that runs for this cluster: agent, controller and its heart monitor, ranks."""
+        launched, lost = self._life.launched, self.lost
+        if launched is None:
+            return ()
+        return (*launched.processes(), *(pid for rank, pid in enumerate(self.pids) if rank not in lost))
+
+    @property
+    def folder(self) -> Path:
+        """The private run folder, where the ranks' groups meet; a new one after a restart, gone after `stop`."""
+        self._refuse_stopped()
+        assert self._life.launched is not None
+        return self._life.launched.folder.path
+
+    @property
+    def found(self) -> Found:
+        """What the agent found on its host and decided."""
+        found = self._life.state.found
+        assert found is not None, "every started cluster has heard it"
+        return found
+
+    @property
+    def backend(self) -> str:
+        """'gloo', 'nccl' or 'xccl'."""
+        return self.found.backend
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Devices by rank: 'cpu', 'cuda:0'."""
+        return self.found.devices
+
+    @property
+    def started_in(self) -> float:
+        """Seconds from nothing to ranks that have joined their group."""
+        return self._life.started_in
+
+    def report(self) -> Report:
+        """What was found: hosts, ranks, the device of each, backend, memory, links; as text, card or fields."""
+        from kit.clusters.report import report
+
+        return report(self)
+
+    def __repr__(self) -> str:
+        if self._life.launched is None:
+            how = "stopped itself when idle: the next use starts it again" if self._asleep else "stopped"
+            return f"Cluster({counted(self.size, 'rank')}, {how})"
+        state = "" if self.running else ", lost: the next use starts it again"
+        return f"Cluster({counted(self.size, 'rank')}, {self.backend}{state})"
+
+    def _repr_mimebundle_(self, **ignored: Any) -> dict[str, str]:
+        if not self.running:
+            return {"text/plain": repr(self)}
+        found = self.report()
+        return {"text/plain": str(found), "text/html": found._repr_html_()}

@@ -1,0 +1,108 @@
+"""Coordinating a recorded run: ranks run at full speed, and one that waits for long has all others asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kit.clusters.coordinator.hangs import HangDetector, died, held_up
+from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
+from kit.protocol.messages import (
+    Abort,
+    AtStop,
+    Ended,
+    Move,
+    Operated,
+    Operations,
+    Posted,
+    ProcessNews,
+    RankLost,
+    RankResumed,
+    RankSuspended,
+    Report,
+    ReportPlease,
+    Run,
+    RunNews,
+    RunOrder,
+    Unloaded,
+    Verdict,
+    Waits,
+)
+from kit.trace.text import operation_words
+
+if TYPE_CHECKING:
+    from kit.clusters.coordinator.status import RankStatus
+    from kit.trace.facts import Operation
+
+
+class RecordedRun(CoordinatedRun):
+    def __init__(self, order: Run, ranks: Sequence[RankStatus], sight: Sight, out: Outbox, now: int) -> None:
+        super().__init__(order.task.run, ranks, sight, out)
+        self._hangs = HangDetector(len(ranks))
+        for rank, status in enumerate(ranks):
+            if status.gone or status.suspended:  # nothing else would come of that rank
+                self._conclude((died if status.gone else held_up)(rank, status.detail), now)
+                return
+
+    def hear(self, message: RunOrder | RunNews, now: int) -> None:
+        match message:
+            case Abort():
+                self.abort(message)
+            case AtStop():
+                self.at_stop(message)
+                self._judge(now)
+            case Operations():
+                self._ended(message)
+            case Report():
+                self._report(message)
+                self._judge(now)
+            case Unloaded():
+                self.unloaded(message)
+            case Ended():
+                self._out.to_kernel(message)
+            case Move() | Posted() | Waits() | Operated():
+                raise AssertionError(f"{message!r} belongs to a stepped run")
+
+    def process_changed(self, news: ProcessNews, now: int) -> None:
+        match news:
+            case RankLost():
+                last = [self._sight.last_operation(rank) for rank in range(len(self._ranks))]
+                self._conclude(died(news.rank, news.detail, last), now, last[news.rank])
+            case RankSuspended():
+                self._conclude(held_up(news.rank, news.detail), now)
+            case RankResumed():
+                pass
+
+    def missing(self, rank: int) -> tuple[int, ...]:
+        return self._hangs.missing(rank)
+
+    def _ended(self, news: Operations) -> None:
+        self._hangs.hear(news.rank, news.operations, None, ended=True)
+        if self._ranks[news.rank].phase == "waiting":  # what it waited in has ended after all; its stop is on the way
+            self._ranks[news.rank].phase = "running"
+        self._out.to_kernel(news)
+
+    def _report(self, news: Report) -> None:
+        """The first that waits for long makes all the others report too."""
+        self._hangs.hear(news.rank, news.operations, news.waiting, news.answer)
+        status = self._ranks[news.rank]
+        if status.phase in ("running", "waiting"):
+            place = news.place or status.place
+            if news.waiting is None:
+                status.phase, status.operation, status.place = "running", None, place
+            else:
+                operation = news.operations[news.waiting]
+                status.wait_in(operation_words(operation), operation.issued, place)
+        self._out.to_kernel(news)
+        if news.waiting is not None:
+            able = [rank for rank, status in enumerate(self._ranks) if not status.gone and not status.suspended]
+            for rank in self._hangs.ask(able):
+                self._out.to_rank(rank, ReportPlease(self.id))
+
+    def _judge(self, now: int) -> None:
+        sentence = self._hangs.verdict(self.states(now))
+        if sentence is not None:
+            self._conclude(sentence, now)
+
+    def _conclude(self, sentence: str, now: int, last: Operation | None = None) -> None:
+        self._out.to_kernel(Verdict(self.id, sentence, self.states(now), last))

@@ -1,0 +1,121 @@
+"""What the coordination of stepped and of recorded runs has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kit.protocol.messages import (
+    Abort,
+    AtStop,
+    FromCoordinator,
+    Leave,
+    ProcessNews,
+    RunNews,
+    RunOrder,
+    ToRank,
+    Unloaded,
+)
+
+if TYPE_CHECKING:
+    from kit.clusters.coordinator.status import RankStatus
+    from kit.trace.facts import Operation, RankState
+
+
+class Sight(Protocol):
+    """What can be seen of a rank that cannot answer: one in a long C call, suspended by a signal, or dead."""
+
+    def last_line(self, rank: int) -> int:
+        """The last line that it was about to run; 0 when none was seen."""
+
+    def last_operation(self, rank: int) -> Operation | None:
+        """The last operation that it entered, with what ranks compare and no times."""
+
+
+@dataclass(frozen=True)
+class ForKernel:
+    message: FromCoordinator
+
+
+@dataclass(frozen=True)
+class ForRank:
+    rank: int
+    message: ToRank
+
+
+Delivery = ForKernel | ForRank
+
+
+@dataclass
+class Outbox:
+    """What is to be delivered, in order."""
+
+    _deliveries: list[Delivery] = field(default_factory=list)
+
+    def to_kernel(self, message: FromCoordinator) -> None:
+        self._deliveries.append(ForKernel(message))
+
+    def to_rank(self, rank: int, message: ToRank) -> None:
+        self._deliveries.append(ForRank(rank, message))
+
+    def taken(self) -> list[Delivery]:
+        taken, self._deliveries = self._deliveries, []
+        return taken
+
+
+class CoordinatedRun(ABC):
+    """One run, of the ranks whose status it is given."""
+
+    def __init__(self, run: int, ranks: Sequence[RankStatus], sight: Sight, out: Outbox) -> None:
+        self.id = run
+        self._ranks = ranks
+        self._sight = sight
+        self._out = out
+
+    @abstractmethod
+    def hear(self, message: RunOrder | RunNews, now: int) -> None: ...
+
+    @abstractmethod
+    def process_changed(self, news: ProcessNews, now: int) -> None:
+        """The process of a rank that was under way ended, was suspended or resumed; its status says so already."""
+
+    @abstractmethod
+    def missing(self, rank: int) -> tuple[int, ...]:
+        """Whom a waiting rank waits for."""
+
+    @property
+    def deadline(self) -> int | None:
+        """When `tick` has something to decide."""
+        return None
+
+    def tick(self, now: int) -> None:
+        """Decides what time alone decides: without a deadline, nothing."""
+        return
+
+    def states(self, now: int) -> tuple[RankState, ...]:
+        return tuple(
+            status.state(
+                rank,
+                now,
+                self._sight.last_line(rank) if status.phase == "running" else 0,
+                self.missing(rank) if status.phase == "waiting" else (),
+            )
+            for rank, status in enumerate(self._ranks)
+        )
+
+    def abort(self, order: Abort) -> None:
+        for rank, status in enumerate(self._ranks):
+            if not status.gone:
+                self._out.to_rank(rank, Leave(order.run, order.reason))
+
+    def at_stop(self, news: AtStop) -> None:
+        self._ranks[news.rank].stand(news.phase, news.stop, news.error)
+        self._out.to_kernel(news)
+
+    def unloaded(self, news: Unloaded) -> None:
+        status = self._ranks[news.rank]
+        status.enter("failed", news.time)
+        status.error = news.error
+        self._out.to_kernel(news)

@@ -1,0 +1,69 @@
+"""What the coordinator knows of each rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kit.trace.facts import ENDED_PHASES, Failure, Phase, Place, RankState, Stop
+
+
+@dataclass
+class RankStatus:
+    """One rank: its process, and where it is in the current run."""
+
+    gone: bool = False  # the process has ended
+    suspended: bool = False  # by a signal
+    detail: str = ""  # 'killed by SIGKILL'
+    phase: Phase | None = None  # None: no part in the run
+    since: int = 0
+    place: Place | None = None
+    operation: str | None = None
+    operations: int = 0
+    stop: int = -1
+    error: Failure | None = None
+
+    def anew(self) -> RankStatus:
+        """The same process, before any run."""
+        return RankStatus(self.gone, self.suspended, self.detail)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it takes part in the run and has not ended it."""
+        return self.phase is not None and self.phase not in ENDED_PHASES
+
+    def enter(self, phase: Phase, now: int) -> None:
+        self.phase, self.since = phase, now
+
+    def wait_in(self, operation: str, since: int, place: Place | None) -> None:
+        self.enter("waiting", since)
+        self.operation, self.place = operation, place
+
+    def stand(self, phase: Phase, stop: Stop, error: Failure | None) -> None:
+        self.enter(phase, stop.time)
+        self.stop, self.operation, self.operations, self.error = stop.index, stop.about_to, stop.operations, error
+        if error is not None and error.place is not None:
+            self.place = error.place
+        elif stop.frames:
+            self.place = stop.frames[-1].place
+
+    def at_line(self, line: int) -> Place | None:
+        """Where it is when `line` of the same function was the last that it ran; 0: none was seen."""
+        place = self.place
+        return Place(place.file, line, place.function) if place is not None and line > 0 else place
+
+    def state(self, rank: int, now: int, last_line: int, waiting_for: tuple[int, ...]) -> RankState:
+        """As a fact, which holds for a rank that takes part in the run."""
+        assert self.phase is not None
+        return RankState(
+            rank=rank,
+            phase="stopped" if self.suspended and self.under_way else self.phase,
+            place=self.at_line(last_line) if self.phase == "running" else self.place,
+            operation=self.operation,
+            waiting_for=waiting_for,
+            since=self.since,
+            now=now,
+            error=self.error,
+            stop=self.stop,
+            operations=self.operations,
+            detail=self.detail,
+        )

@@ -1,0 +1,174 @@
+"""Coordinating a stepped run: operations are let go when they match, a motion ends when no rank runs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kit.clusters.coordinator.matching import Match, PendingOperations
+from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
+from kit.protocol.messages import (
+    Abort,
+    AtStop,
+    Changed,
+    Ended,
+    Go,
+    How,
+    Launch,
+    Move,
+    Operated,
+    Operations,
+    Posted,
+    ProcessNews,
+    RankLost,
+    RankResumed,
+    RankSuspended,
+    Refuse,
+    Report,
+    Run,
+    RunNews,
+    RunOrder,
+    Settled,
+    Unloaded,
+    Waits,
+)
+from kit.trace.text import operation_words
+from kit.trace.waits import deadlock
+
+if TYPE_CHECKING:
+    from kit.clusters.coordinator.status import RankStatus
+    from kit.trace.facts import Operation, RankState
+
+REPLACES_WHILE_WAITING: tuple[How, ...] = ("finish", "to_line", "to_collective", "out")
+
+
+@dataclass(frozen=True)
+class Motion:
+    id: int
+    deadline: int
+
+
+class SteppedRun(CoordinatedRun):
+    def __init__(self, order: Run, ranks: Sequence[RankStatus], sight: Sight, out: Outbox, now: int) -> None:
+        super().__init__(order.task.run, ranks, sight, out)
+        self._pending = PendingOperations()
+        self._open: dict[tuple[int, int], Operation] = {}  # (rank, index): posted, not launched
+        self._waits: dict[int, Operation] = {}  # by rank: what it waits in, or waited in last
+        self._motion: Motion | None = Motion(order.motion, now + order.patience)
+        self._late = False  # a motion's time ran out while ranks were running
+
+    @property
+    def deadline(self) -> int | None:
+        return self._motion.deadline if self._motion is not None else None
+
+    def hear(self, message: RunOrder | RunNews, now: int) -> None:
+        match message:
+            case Abort():
+                self.abort(message)
+            case Move():
+                self._move(message, now)
+            case AtStop():
+                self.at_stop(message)
+            case Posted():
+                self._posted(message, now)
+            case Waits():
+                self._wait(message)
+            case Unloaded():
+                self.unloaded(message)
+            case Operated() | Ended():
+                self._out.to_kernel(message)
+            case Operations() | Report():
+                raise AssertionError(f"no stepped rank says {message!r}")
+        self._settle(now)
+
+    def process_changed(self, news: ProcessNews, now: int) -> None:
+        if self._motion is not None:
+            self._settle(now)
+            return
+        match news:
+            case RankLost():
+                self._tell_changed(f"rank {news.rank} died", now)
+            case RankSuspended():
+                self._tell_changed(f"rank {news.rank} was stopped", now)
+            case RankResumed():
+                self._tell_changed(f"rank {news.rank} was continued", now)
+
+    def tick(self, now: int) -> None:
+        if self._motion is not None and now >= self._motion.deadline:
+            self._motion_over(self._motion, now)
+
+    def missing(self, rank: int) -> tuple[int, ...]:
+        return self._pending.missing(self._waits[rank])
+
+    def _move(self, order: Move, now: int) -> None:
+        for rank in order.ranks:
+            status = self._ranks[rank]
+            if status.phase == "paused":
+                status.enter("running", now)
+            elif status.phase == "waiting" and order.how not in REPLACES_WHILE_WAITING:
+                continue
+            if status.phase in ("running", "waiting"):
+                self._out.to_rank(rank, Go(order.run, order.how, order.line, order.file))
+        self._motion = Motion(order.motion, now + order.patience)
+
+    def _posted(self, news: Posted, now: int) -> None:
+        operation = news.operation
+        self._ranks[news.rank].operations = operation.index + 1
+        self._open[news.rank, operation.index] = operation
+        self._out.to_kernel(news)
+        match = self._pending.post(operation)
+        if match is not None:
+            self._conclude(match, now)
+
+    def _wait(self, news: Waits) -> None:
+        status, operation = self._ranks[news.rank], self._open.get((news.rank, news.index))
+        if operation is not None and status.phase == "running":
+            self._waits[news.rank] = operation
+            status.wait_in(operation_words(operation), news.since, news.place or operation.place or status.place)
+
+    def _conclude(self, match: Match, now: int) -> None:
+        """Lets the operations of a match go, or refuses them."""
+        for operation in match.operations:
+            rank, index = operation.rank, operation.index
+            status = self._ranks[rank]
+            self._open.pop((rank, index), None)
+            if status.phase == "waiting" and self._waits[rank] is operation:
+                status.enter("running", now)
+                status.operation = None
+            if status.gone:
+                continue
+            if match.sentence is not None:
+                self._out.to_rank(rank, Refuse(self.id, index, match.sentence))
+            else:
+                source = match.source if operation.name == "recv" else None
+                self._out.to_rank(rank, Launch(self.id, index, source))
+
+    def _settle(self, now: int) -> None:
+        """Ends the motion once no rank runs. One suspended by a signal does not: it cannot."""
+        if any(status.phase == "running" and not status.suspended for status in self._ranks):
+            return
+        misfits = self._pending.misfits()
+        for match in misfits:
+            self._conclude(match, now)
+        if misfits:
+            return
+        if self._motion is not None:
+            self._motion_over(self._motion, now)
+        elif self._late:
+            self._tell_changed("came to rest", now)
+
+    def _motion_over(self, motion: Motion, now: int) -> None:
+        self._motion = None
+        states, verdict = self._judged(now)
+        self._late = any(state.phase == "running" for state in states)
+        self._out.to_kernel(Settled(self.id, motion.id, states, verdict))
+
+    def _tell_changed(self, what: str, now: int) -> None:
+        self._late = False
+        states, verdict = self._judged(now)
+        self._out.to_kernel(Changed(self.id, what, states, verdict))
+
+    def _judged(self, now: int) -> tuple[tuple[RankState, ...], str | None]:
+        states = self.states(now)
+        return states, deadlock(states, {s.rank: s.waiting_for for s in states if s.phase == "waiting"})

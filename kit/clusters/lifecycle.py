@@ -1,0 +1,160 @@
+"""A cluster's processes from start to end: begun, forked anew, begun again whole, ended; and its ipyparallel client."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kit.clusters.connection import Connection
+from kit.clusters.errors import ClusterError, Unavailable
+from kit.clusters.launch import Launched
+from kit.clusters.progress import Progress
+from kit.clusters.state import ClusterState
+from kit.protocol.messages import RankLost, Refused, Reset, Shutdown, ToKernel
+from kit.trace.text import counted
+
+if TYPE_CHECKING:
+    from kit.clusters.request import Request
+
+START_SECONDS = 60.0
+RESET_SECONDS = 20.0
+
+
+class Lifecycle:
+    """Not thread-safe by itself: `Cluster` lets one thread at a time begin, reset or end."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.launched: Launched | None = None
+        self.state = ClusterState()
+        self.connection = Connection()
+        self.connection.subscribe(self._hear)
+        self.client: Any = None
+        self.started_in = 0.0
+
+    @property
+    def running(self) -> bool:
+        """False when ended, or when the controller or the agent was lost."""
+        return self.launched is not None and not self.state.agent_lost and not self.state.controller_lost
+
+    def begin(self) -> None:
+        """Starts all processes and waits for the ranks. ValueError or ClusterError says why it cannot be."""
+        progress = Progress()
+        progress.say(f"starting {counted(self.request.ranks, 'rank')}")
+        before = self.state.forked
+        self.state = ClusterState(generation=before, forked=before)
+        self.launched = Launched(self.request, before + 1)
+        try:
+            self._meet(progress, before + 1)
+        except BaseException:
+            progress.done(f"starting {counted(self.request.ranks, 'rank')} did not work")
+            self.end()
+            raise
+        self.started_in = progress.seconds()
+        assert self.state.found is not None
+        devices, backend = " ".join(dict.fromkeys(self.state.found.devices)), self.state.found.backend
+        progress.done(f"{counted(self.request.ranks, 'rank')} on {devices}, {backend} · {self.started_in:.1f} s")
+
+    def fork_anew(self, preload: Sequence[str] = ()) -> bool:
+        """Has the agent kill all ranks and fork new ones, which find `preload` imported.
+
+        False when that did not work and a whole restart is due.
+        """
+        state = self.state
+        wanted = state.forked + 1
+        try:
+            self.connection.send(Reset(tuple(preload)))
+        except ConnectionError:
+            return False
+
+        def settled() -> bool:
+            return state.generation >= wanted or state.agent_lost or (state.forked >= wanted and bool(state.lost))
+
+        state.wait_for(settled, RESET_SECONDS)
+        return state.generation >= wanted
+
+    def begin_again(self) -> None:
+        """Ends what is left and starts all of it anew, with a sentence that says so."""
+        state = self.state
+        lost = "host agent" if state.agent_lost else "controller" if state.controller_lost else "ranks' answer"
+        print(f"The cluster's {lost} was lost: all of it starts again, what was on the ranks is gone.", file=sys.stderr)
+        self.end()
+        self.begin()
+
+    def end(self) -> None:
+        """Leaves no process and no file."""
+        launched, self.launched = self.launched, None
+        client, self.client = self.client, None
+        with suppress(ConnectionError):  # there may be no agent to ask: what is left is killed below
+            self.connection.send(Shutdown())
+        self.connection.close()
+        if launched is not None:
+            launched.end(patience=0.5)
+        if client is not None:
+            client.close(linger=0)
+
+    def opened_client(self) -> Any:
+        """ipyparallel's Client, made on first use."""
+        if self.client is None:
+            assert self.launched is not None
+            self.client = self.launched.client()
+        return self.client
+
+    def losses(self) -> str:
+        return ", ".join(f"rank {rank} was lost ({how})" for rank, how in sorted(self.state.lost.items()))
+
+    def _meet(self, progress: Progress, generation: int) -> None:
+        assert self.launched is not None
+        log = self.launched.folder.log_tail
+        channel = self.launched.channel(START_SECONDS)
+        if channel is None:
+            raise ClusterError(
+                f"the host agent did not call in {START_SECONDS:.0f} s, or ended before it could:\n{log()}"
+            )
+        self.connection.open(channel)
+        state, words = self.state, counted(self.request.ranks, "rank")
+
+        def settled() -> bool:
+            return state.generation >= generation or bool(state.refusal or state.lost or state.agent_lost)
+
+        while not state.wait_for(settled, 0.2):
+            progress.say(f"starting {words}: {'they join their group' if state.pids else 'importing torch'}")
+            if progress.seconds() > START_SECONDS:
+                raise ClusterError(f"the ranks were not ready in {START_SECONDS:.0f} s:\n{log()}")
+        if state.refusal is not None:
+            raise _refused(state.refusal)
+        if state.generation < generation:
+            raise ClusterError(f"{self.losses() or 'the host agent ended'} during the start:\n{log()}")
+
+    def _hear(self, message: ToKernel) -> None:
+        engine = self.state.engines.get(message.rank) if isinstance(message, RankLost) else None
+        self.state.hear(message)
+        if self.client is not None and engine is not None:
+            _forget(self.client, [engine])  # results that wait for this rank fail now
+
+
+def _refused(refusal: Refused) -> Exception:
+    kinds = {"wish": ValueError, "environment": Unavailable, "failure": ClusterError}
+    return kinds[refusal.why](refusal.detail)
+
+
+def client_that_lists(client: Any, engines: Sequence[int], seconds: float = START_SECONDS) -> Any:
+    """The client, once it knows of all `engines` and of no others. ClusterError when that takes too long."""
+    _forget(client, set(client.ids) - set(engines))
+    deadline = time.monotonic() + seconds
+    missing = set(engines)
+    while missing := missing - set(client.ids):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"ipyparallel does not list engines {sorted(missing)}: reset() forks the ranks anew")
+        time.sleep(0.01)
+    return client
+
+
+def _forget(client: Any, dead: Iterable[int]) -> None:
+    """Tells the controller that these engines are gone; by itself it takes half a minute to notice a kill."""
+    for engine in dead:
+        content = {"id": engine}  # the request a leaving engine makes itself; it has no answer
+        client._io_loop.add_callback(client.session.send, client._query_socket, "unregistration_request", content)

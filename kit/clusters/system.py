@@ -1,0 +1,78 @@
+"""What this system says of itself: its memory, and what its commands print."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+Ask = Callable[[tuple[str, ...]], str | None]  # runs a command: what it printed, None when it is absent or fails
+
+
+def ask(command: tuple[str, ...], seconds: float = 4.0) -> str | None:
+    """What a command prints; None when it is not here, fails, or does not answer in time."""
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def size_text(nbytes: int) -> str:
+    """'15.6 GB', '40 MB'."""
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
+
+
+def memory(root: Path = Path("/")) -> tuple[int, int]:
+    """(all, available) bytes for this process: the host's, or less where a container or a batch job sets a limit.
+
+    root: where proc and sys are looked for.
+    """
+    found = {}
+    with open(root / "proc/meminfo") as lines:
+        for line in lines:
+            name, rest = line.split(":", 1)
+            found[name] = int(rest.split()[0]) * 1024
+    total, available = found["MemTotal"], found["MemAvailable"]
+    for limit, used in _limits(root):
+        if limit < found["MemTotal"]:
+            total, available = min(total, limit), min(available, max(0, limit - used))
+    return total, available
+
+
+def _limits(root: Path) -> Iterator[tuple[int, int]]:
+    """(limit, used) bytes of every control group this process is in, its ancestors included.
+
+    A file cache that can be dropped does not count as used.
+    """
+    groups = read(root / "proc/self/cgroup").splitlines()
+    for line in groups:
+        _, kinds, path = line.split(":", 2)
+        if kinds == "":
+            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in kinds.split(","):
+            base = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        # inside a container the group's own path may not be there, while its root is the container's
+        for folder in (base / path.lstrip("/"), *(base / path.lstrip("/")).parents):
+            if base not in (folder, *folder.parents):
+                break
+            limit, used = read(folder / names[0]).strip(), read(folder / names[1]).strip()
+            if limit.isdigit() and used.isdigit():
+                yield int(limit), int(used) - _of(read(folder / "memory.stat"), names[2])
+
+
+def _of(stat: str, name: str) -> int:
+    return next((int(line.split()[1]) for line in stat.splitlines() if line.split()[:1] == [name]), 0)
+
+
+def read(path: Path) -> str:
+    """The text of a file, '' where it cannot be read: it belongs to another kind of system, or is not for us to see."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,95 @@
+"""A c10d Work that this process completes itself, at a moment of its choosing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+class DeferredWork(dist.Work):
+    """Done when somebody calls `finish` or `fail`; until then `wait` blocks in Python, where it can be freed.
+
+    tensors: what the operation gives, for `result` and for the future. device: of the rank; futures of CUDA results
+    know their device.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor], device: torch.device) -> None:
+        super().__init__()
+        self.done = threading.Event()
+        self.error: BaseException | None = None
+        self.future: torch.futures.Future[Any] | None = None
+        self.source: int | None = None  # of a receive from any source, as a rank of the group
+        self._after: list[Callable[[], None]] = []
+        self._tensors = tensors
+        self._device = device
+        self._settling = threading.Lock()
+
+    def finish(self) -> None:
+        with self._settling:
+            self.done.set()
+            future, after = self.future, self._after
+        for call in after:  # first, while whoever waits for the future still does
+            call()
+        self._settle(future)
+
+    def after(self, call: Callable[[], None]) -> None:
+        """Calls `call()` once it is done, in the thread that finishes it, or at once."""
+        with self._settling:
+            if not self.done.is_set():
+                self._after.append(call)
+                return
+        call()
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        self.finish()
+
+    def wait(self, timeout: Any = None) -> bool:
+        self.done.wait()
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self.done.is_set()
+
+    def is_success(self) -> bool:
+        return self.done.is_set() and self.error is None
+
+    def exception(self) -> BaseException | None:
+        return self.error
+
+    def result(self) -> list[torch.Tensor]:
+        return self._tensors
+
+    def source_rank(self) -> int:
+        return self.source if self.source is not None else -1
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        with self._settling:
+            if self.future is None:
+                devices: Any = [self._device] if self._device.type == "cuda" else None
+                self.future = torch.futures.Future(devices=devices)
+            done = self.done.is_set()
+        if done:
+            self._settle(self.future)
+        return self.future
+
+    def _settle(self, future: torch.futures.Future[Any] | None) -> None:
+        if future is None or future.done():
+            return
+        if self.error is not None:  # not set_exception: DDP's reducer would take the exception for tensors, and crash
+            future._set_unwrap_func(self._raise)
+        future.set_result(self._tensors)
+
+    def _raise(self, _: Any) -> None:
+        raise RuntimeError(str(self.error))

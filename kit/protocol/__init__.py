@@ -1,0 +1,1 @@
+"""What kernel, host agent, coordinator and ranks tell each other, and how it travels."""

@@ -1,0 +1,73 @@
+"""What goes wrong on ranks, as one exception with the sentences a person reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kit import shown
+from kit.trace.text import sentence
+
+if TYPE_CHECKING:
+    from kit.trace.facts import Failure, Position, Trace
+
+
+class RankError(RuntimeError):
+    """Ranks failed, waited for ever or disagreed. The message says who, where and what to do; `trace` holds the
+    record, `panel()` shows it.
+    """
+
+    def __init__(self, message: str, trace: Trace, about: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+        self.about = about  # of a recording, that it is one
+
+    def panel(self, predicted: Trace | None = None) -> Any:
+        """Traffic and time by rank until it went wrong."""
+        return shown.panel(self, predicted)
+
+    def __reduce__(self) -> tuple[type[RankError], tuple[str, Trace, str]]:
+        return type(self), (self.args[0], self.trace, self.about)
+
+
+class NoRanks(RuntimeError):
+    """Something needs ranks, and there are none and no recording of it. The message says why and what to do."""
+
+
+class NotFinished(RuntimeError):
+    """Results were asked for before every rank had finished."""
+
+
+def failures(position: Position) -> list[tuple[int, Failure]]:
+    """(rank, failure) of every rank that failed by itself, not by being ended with the others."""
+    return [(s.rank, s.error) for s in position.states if s.error is not None and s.error.kind != "RunAborted"]
+
+
+def what_went_wrong(position: Position) -> str:
+    """The sentences of the ranks that failed, died or were stopped, each thing said once, then the verdict; one line
+    each.
+    """
+    someone_died = any(s.phase == "dead" for s in position.states)
+    told: dict[str, str] = {}
+    for state in position.states:
+        error = state.error
+        if error is not None and (error.kind == "RunAborted" or someone_died and _connection_lost(error)):
+            continue  # what the others suffered when one went
+        if state.phase == "failed" and error is not None:
+            told.setdefault(error.message, sentence(state) if error.kind != "MismatchedOperation" else error.message)
+        elif state.phase in ("dead", "stopped") and position.verdict is None:
+            told[f"{state.phase} {state.rank}"] = sentence(state)
+    if position.verdict:
+        told.setdefault(position.verdict, position.verdict)
+    return "\n".join(told.values())
+
+
+def _connection_lost(error: Failure) -> bool:
+    """gloo's words for a partner that went away."""
+    return "Connection closed by peer" in error.message or "Connection reset by peer" in error.message
+
+
+def with_traceback(error: RankError, position: Position) -> RankError:
+    """The same error carrying the first failed rank's traceback, in the learner's own lines."""
+    for rank, failure in [f for f in failures(position) if not _connection_lost(f[1]) and f[1].traceback][:1]:
+        error.add_note(f"--- on rank {rank} ---\n{failure.traceback}")
+    return error

@@ -1,0 +1,62 @@
+"""Live ranks: a cluster on which functions are stepped, recorded and timed."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kit.clusters.cluster import Cluster
+from kit.run.runner import Call, Options, Runner, SweepPlan
+
+if TYPE_CHECKING:
+    from kit.cost.sweep import Sweep
+    from kit.run.links import SlowLinks
+    from kit.run.record import Recording
+    from kit.run.scheduler import RunScheduler
+    from kit.run.session import Session
+
+
+class LiveRunner(Cluster, Runner):
+    """Real ranks behind this kernel. Use `kit.cluster(ranks=4)`, which starts one or joins the one there is.
+
+    As a context manager it stops what it started: `with kit.cluster(2) as c: ...`.
+    """
+
+    _slow: SlowLinks | None = None
+
+    @cached_property
+    def scheduler(self) -> RunScheduler:
+        """Who begins and ends the runs on these ranks."""
+        from kit.run.scheduler import RunScheduler
+
+        return RunScheduler(self)
+
+    def open_session(self, call: Call, options: Options) -> Session:
+        from kit.run.session import Session
+
+        return Session(self.ensure_running(), call, options.link)
+
+    def run(self, call: Call, options: Options, quiet: bool = False) -> Recording:
+        from kit.run.record import run
+        from kit.run.threads import ThreadRunner
+
+        if options.threads:
+            return ThreadRunner(self, options.world(self.size), options.patience).run(call, options, quiet)
+        account = options.variables() if options.memory else None
+        with options.link.of(self) if options.link else nullcontext():
+            return run(self.ensure_running(), call, options.ranks, not quiet, account)
+
+    def sweep(self, plan: SweepPlan) -> Sweep:
+        from kit.run.bandwidth import sweep
+
+        return sweep(self, plan)
+
+    @property
+    def links(self) -> SlowLinks | None:
+        return self._slow
+
+    @links.setter
+    def links(self, slow: SlowLinks | None) -> None:
+        self.scheduler.links = None if slow is None else slow.throttle(self.size)
+        self._slow = slow

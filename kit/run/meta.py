@@ -1,0 +1,48 @@
+"""What a trace says of the run as a whole."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from kit.probe.shipping import Package, PerRank
+
+if TYPE_CHECKING:
+    from kit.run.live import LiveRunner
+    from kit.run.runner import Call
+
+
+def describe(cluster: LiveRunner, package: Package, call: Call, world: int) -> dict[str, Any]:
+    """The fields of Meta that a run on this cluster shares with every other of the same function."""
+    links = cluster.scheduler.links
+    notes = [links.in_words()] if links is not None else []
+    notes += [f"the source of {file} could not be read" for file, lines in package.sources.items() if not lines]
+    return {
+        "world": world,
+        "backend": cluster.backend,
+        "devices": cluster.devices[:world],
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "arguments": arguments(*call),
+        "versions": (("python", platform.python_version()), ("torch", metadata.version("torch"))),
+        "notes": tuple(notes),
+    }
+
+
+def arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The tensors handed in, as 'x: 8 x float32, w: 4 x 4 x float32'."""
+    code = getattr(function, "__code__", None)
+    names = list(code.co_varnames[: code.co_argcount]) if code else []
+    named = [*zip([*names, *["argument"] * len(args)], args, strict=False), *kwargs.items()]
+    return ", ".join(f"{name}: {text}" for name, value in named if (text := _tensor_text(value)))
+
+
+def _tensor_text(value: Any) -> str:
+    if isinstance(value, PerRank):
+        value = value.values[0] if value.values else None
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is None or dtype is None:
+        return ""
+    return " x ".join([*map(str, shape), str(dtype).removeprefix("torch.")])

@@ -1,0 +1,223 @@
+"""Running a function on all ranks at full speed, and comparing what they did afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kit import shown
+from kit.probe import shipping
+from kit.protocol.messages import AllReady, AtStop, ControllerLost, HostLost, ToKernel, Unloaded, Verdict
+from kit.run.errors import RankError, what_went_wrong, with_traceback
+from kit.run.meta import describe
+from kit.run.recorder import Recorder
+from kit.run.results import format_results
+from kit.trace.facts import Position, RankState, Trace
+from kit.trace.match import disagreement
+
+if TYPE_CHECKING:
+    from kit.run.live import LiveRunner
+    from kit.run.runner import Call
+    from kit.run.scheduler import Replaced
+    from kit.trace.memory import Holdings, Peak
+
+Accounting = Mapping[str, tuple[str, ...]]
+Formula = float | Mapping[str, float]  # bytes; or several of them, each with its name
+LAST_WORDS = 0.5  # s after a verdict in which ranks may still end by themselves
+
+
+class Recording:
+    """What `kit.record` returns: `trace`, `results` (a list by rank), `panel()`, `plot()`, `export(path)`."""
+
+    def __init__(self, trace: Trace, results: Callable[[], list[Any]], call: Call, about: str = "") -> None:
+        self.trace = trace
+        self.about = about  # what a reader must know first: that this was recorded elsewhere
+        self._read = results
+        self._call = call
+
+    @staticmethod
+    def of(trace: Trace, results: Callable[[], list[Any]], call: Call, about: str = "") -> Recording:
+        """A recording, with `holdings` where ranks accounted for their memory. results(): what each rank returned."""
+        accounted = any(rank.account for rank in trace.ranks)
+        return (MemoryRecording if accounted else Recording)(trace, results, call, about)
+
+    @cached_property
+    def results(self) -> list[Any]:
+        """What the function returned, by rank."""
+        return self._read()
+
+    def export(self, path: str | Path) -> Path:
+        """Writes a plain script, without kit, that torchrun or mpiexec starts with the same function and arguments."""
+        from kit.run.export import write
+
+        return write(path, *self._call, world=self.trace.meta.world)
+
+    def panel(self, predicted: Trace | Callable[[Trace], Trace] | None = None) -> Any:
+        """Traffic and time by rank, `predicted` above measured; words and a still picture outside a notebook."""
+        return shown.panel(self, predicted)
+
+    def plot(self) -> Any:
+        """What every rank did when."""
+        return shown.plot(self)
+
+    def __repr__(self) -> str:
+        meta = self.trace.meta
+        lines = format_results(self.results)
+        return "\n".join([f"{meta.function} on {meta.world} ranks ({meta.backend})", *lines])
+
+
+class MemoryRecording(Recording):
+    """A recording whose ranks accounted for their memory: `holdings`, `peak(rank)`; `plot()` shows areas by kind."""
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        return self.trace.holdings()
+
+    def peak(self, rank: int, kinds: Collection[str] | None = None) -> Peak:
+        """When a rank held most, of some kinds of memory together (None: of all)."""
+        return self.holdings.peak(rank, kinds)
+
+    def plot(self, formula: Formula | None = None) -> Any:
+        """What each rank held, as stacked areas; `formula` (bytes, or name -> bytes) as lines over them."""
+        return shown.plot(self, formula)
+
+    def __repr__(self) -> str:
+        meta = self.trace.meta
+        lines = [f"{meta.function} on {meta.world} ranks, memory by {self.holdings.method}"]
+        for rank in range(meta.world):
+            peak = self.peak(rank)
+            parts = ", ".join(f"{kind} {size:,}" for kind, size in peak.parts)
+            where = f" in {peak.within}" if peak.within else ""
+            lines.append(f"rank {rank}: {peak.nbytes:,} bytes at most{where} ({parts})")
+        return "\n".join(lines)
+
+
+class _Run:
+    """Collects one recorded run until every rank has ended or the host agent has a verdict."""
+
+    def __init__(self, cluster: LiveRunner, call: Call, world: int, account: Accounting | None) -> None:
+        self.package = shipping.pack(*call, world)
+        self.recorder = Recorder(self.package, "record", describe(cluster, self.package, call, world))
+        if account is not None:
+            self.recorder.note("memory was accounted for: everything takes longer than without")
+        self.world = world
+        self.results: dict[int, bytes] = {}
+        self.states: dict[int, RankState] = {}
+        self.verdict: Verdict | None = None
+        self.lost: str | None = None
+        self.news = threading.Condition()
+        self.scheduler = cluster.scheduler
+        self.number = self.scheduler.begin(self.package, "record", world, self._hear, account=account)
+
+    def wait(self) -> None:
+        """Until it is over. A Ctrl-C ends the run on the ranks and is raised again."""
+        try:
+            with self.news:
+                while not self._over():
+                    self.news.wait(0.2)
+                if self.verdict is not None:
+                    died = self.verdict.last is not None  # it ends no more, and what the others did of it counts
+                    limit = 4 * LAST_WORDS if died else LAST_WORDS
+                    self.news.wait_for(lambda: len(self.states) >= self.world - died, limit)
+        except KeyboardInterrupt:
+            self.scheduler.broke("the run was interrupted")
+            raise
+        if self.verdict is not None or self.lost is not None:
+            self.scheduler.broke("the run before could not be completed")
+        else:
+            self.scheduler.wait_until_left(self.number, 1.0)
+
+    def position(self) -> Position:
+        known = {s.rank: s for s in self.verdict.states} if self.verdict else {}
+        states = tuple(
+            self.states.get(r) or known.get(r) or RankState(r, "dead", detail=self.lost or "")
+            for r in range(self.world)
+        )
+        return Position("record", states, self._sentence())
+
+    def _sentence(self) -> str | None:
+        if self.verdict is None:
+            return self.lost
+        sentence, last = self.verdict.sentence, self.verdict.last
+        beside = disagreement(self.recorder.parts(last)) if last is not None else None
+        return sentence if beside is None or beside in sentence else f"{beside} {sentence}"
+
+    def _over(self) -> bool:
+        return self.verdict is not None or self.lost is not None or len(self.states) == self.world
+
+    def _hear(self, message: ToKernel | Replaced) -> None:
+        with self.news:
+            match message:
+                case HostLost():
+                    self.lost = "the cluster lost its agent"
+                case ControllerLost():
+                    self.lost = "the cluster lost its controller"
+                case AllReady():
+                    self.lost = "the ranks were reset"
+                case Verdict():
+                    self.verdict = self.verdict or message
+                case Unloaded(rank=rank, error=error):
+                    self.states[rank] = RankState(rank, "failed", error=error)
+                case AtStop(rank=rank, stop=stop, error=error):
+                    self.recorder.hear(message)
+                    place = error.place if error else None
+                    self.states[rank] = RankState(
+                        rank, message.phase, place, error=error, stop=stop.index, operations=stop.operations
+                    )
+                    if message.result is not None:
+                        self.results[rank] = message.result
+                case _:
+                    self.recorder.hear(message)
+            self.news.notify_all()
+
+
+def run(
+    cluster: LiveRunner,
+    call: Call,
+    world: int | None = None,
+    show_output: bool = True,
+    account: Accounting | None = None,
+) -> Recording:
+    """Runs a function on the first `world` ranks. RankError when they fail, hang or disagree.
+
+    account: for a kind of memory the variables that hold it; the ranks then account for memory.
+    """
+    size = _checked(cluster, world)
+    going = _Run(cluster, call, size, account)
+    going.wait()
+    return conclude(going.recorder, going.position(), going.results, call, show_output)
+
+
+def conclude(
+    recorder: Recorder, position: Position, results: dict[int, bytes], call: Call, show_output: bool
+) -> Recording:
+    """The recording of a run that ended at `position`. RankError when something went wrong until then."""
+    recorder.add(position)
+    trace = recorder.trace()
+    if show_output:
+        print_output(trace)
+    wrong = what_went_wrong(position) or "\n".join(trace.mismatches())
+    if wrong:
+        raise with_traceback(RankError(wrong, trace), position)
+    return Recording.of(trace, lambda: [shipping.unpack(results[rank]) for rank in range(recorder.world)], call)
+
+
+def _checked(cluster: LiveRunner, world: int | None) -> int:
+    if world is None:
+        return cluster.size
+    if not isinstance(world, int) or not 1 <= world <= cluster.size:
+        raise ValueError(
+            f"this cluster has {cluster.size} ranks: give a number from 1 to {cluster.size}, not {world!r}"
+        )
+    return world
+
+
+def print_output(trace: Trace) -> None:
+    """Prints what the ranks printed, each line with its rank's number in front."""
+    for rank in trace.ranks:
+        text = "".join(part.text if part.text.endswith("\n") else part.text + "\n" for part in rank.output)
+        for line in text.splitlines():
+            print(f"[rank {rank.rank}] {line}")

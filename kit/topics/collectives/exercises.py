@@ -1,0 +1,359 @@
+"""Lab 01: a bandwidth that was counted wrongly, collectives from send and receive, a deadlock repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil, log2
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from kit.grade import inputs
+from kit.grade.cost import rounds_at_most
+from kit.grade.diagnose import (
+    chunk_order,
+    contributions,
+    divided,
+    input_changed,
+    input_returned,
+    neighbour,
+    not_cut,
+    nothing_returned,
+    only_rank_zero,
+    own_input,
+    wrong_source,
+)
+from kit.grade.exercise import Case, Exercise, Run
+from kit.grade.traffic import (
+    bytes_per_rank,
+    calls,
+    messages_in_all,
+    messages_per_rank,
+    only,
+    payload_at_most,
+    received_once,
+    silent,
+    to_the_right,
+)
+from kit.topics.collectives import mistakes
+from kit.trace.text import POINT_TO_POINT
+
+if TYPE_CHECKING:
+    import torch
+
+LAB = "01_collectives"
+FLOAT = 4  # bytes of a float32
+BY_HAND = only(POINT_TO_POINT, "send and receive only")
+NEW_TENSOR = (input_changed, input_returned)
+EACH_ONCE = messages_in_all(
+    lambda case: case.world - 1, "each of the other ranks has to receive x once, and nobody else"
+)
+
+
+def _timing_cases(world: int, random: Random) -> Iterator[Case]:
+    import torch
+
+    for dtype in (torch.float32, torch.float64):
+        size, seconds = random.randint(1000, 50_000), random.uniform(1e-5, 1e-3)
+        tensors = torch.zeros(world * size, dtype=dtype), torch.zeros(size, dtype=dtype)
+        yield Case(world, ((*tensors, seconds),) * world, size, {"itemsize": dtype.itemsize, "seconds": seconds})
+
+
+def _bus_bandwidth(case: Case) -> float:
+    whole = case.world * case.size * case.facts["itemsize"]
+    return float(whole / case.facts["seconds"] * (case.world - 1) / case.world / 1e9)
+
+
+def _miscounted(run: Run, expected: Sequence[Any]) -> str | None:
+    """A bandwidth that is wrong by one of the usual factors."""
+    if not all(isinstance(got, int | float) for got in run.results):
+        return None
+    n, itemsize, gib = run.case.world, run.case.facts["itemsize"], 1e9 / 2**30
+    output = f"{n} times too low: the output was counted, and S of a reduce-scatter is the whole that goes in"
+    binary = "a GB is 10**9 bytes, and 2**30 of them are a GiB"
+    share = f"(n - 1)/n of S crosses each link, here {n - 1}/{n}"
+    mistakes = {
+        gib / n: f"{output}; besides, {binary}",
+        1 / n: output,
+        gib: f"7 % too low: {binary}",
+        1 / (n - 1): f"the output over the time: S is the whole that goes in, and {share}",
+        n / (n - 1): f"that is algbw, S over the time: busbw counts that {share}",
+        2.0: f"twice too high: {share}; 2 (n - 1)/n is the factor of an all-reduce, 1 that of algbw",  # alike for n = 2
+        1 / itemsize: f"elements were counted, and each of them has {itemsize} bytes",
+        1e9: "bytes per second, and GB/s are asked for: divide by 10**9",
+    }
+    for factor, sentence in mistakes.items():
+        if all(abs(got - factor * right) <= 1e-6 * right for got, right in zip(run.results, expected, strict=True)):
+            return f"rank 0 returned {run.results[0]:.4g} GB/s where {expected[0]:.4g} is right: {sentence}"
+    return None
+
+
+REDUCE_SCATTER_BANDWIDTH = Exercise(
+    id="reduce-scatter-bandwidth",
+    lab=LAB,
+    function="bus_bandwidth",
+    size="C",
+    cases=_timing_cases,
+    oracle=lambda case: [_bus_bandwidth(case)] * case.world,
+    hints=(
+        "On 4 ranks each hands in 4 pieces and gets one. How many pieces cross its link? Count them in the ring.",
+        (
+            "n - 1 pieces leave each rank: (n - 1)/n of the whole. Which of `whole` and `piece` does the code multiply"
+            " by that? And which power of ten is a GB?"
+        ),
+        "`size = whole.numel() * whole.element_size()`, then `size / seconds * (n - 1) / n / 1e9`.",
+    ),
+    diagnoses=(nothing_returned, _miscounted),
+    traffic=(silent,),
+    mistakes=mistakes.REDUCE_SCATTER_BANDWIDTH,
+    praise="counted on the whole buffer, in units of 10**9 bytes",
+)
+
+
+def _rooted_cases(world: int, random: Random) -> Iterator[Case]:
+    """The last rank is the source first: rank 0 as the source would hide a forgotten argument."""
+    sources = [world - 1, 0, random.randrange(1, world)]
+    for number, source in enumerate(sources):
+        size = 1 if number == 1 else random.randint(2, 40)
+        yield Case(world, tuple((x, source) for x in inputs.tensors(world, size, random)), size, {"source": source})
+
+
+def _of_source(case: Case) -> list[Any]:
+    return [case.arguments[case.facts["source"]][0]] * case.world
+
+
+def _sum_cases(world: int, random: Random) -> Iterator[Case]:
+    for size in inputs.sizes(world, random):
+        yield Case(world, tuple((x,) for x in inputs.tensors(world, size, random)), size)
+
+
+def _sum(case: Case) -> list[Any]:
+    return [sum(x for (x,) in case.arguments)] * case.world
+
+
+def _even_pieces(x: torch.Tensor, n: int) -> Sequence[torch.Tensor]:
+    return x.tensor_split(n)
+
+
+def _padded_pieces(x: torch.Tensor, n: int) -> Sequence[torch.Tensor]:
+    step = max(1, ceil(len(x) / n))
+    return [x[rank * step : (rank + 1) * step] for rank in range(n)]
+
+
+def _chunk(case: Case) -> int:
+    return ceil(case.size / case.world) * FLOAT
+
+
+BROADCAST = Exercise(
+    id="broadcast",
+    lab=LAB,
+    function="broadcast",
+    size="C",
+    cases=_rooted_cases,
+    oracle=_of_source,
+    hints=(
+        "One rank has something to say, the others listen. Which call belongs to which?",
+        (
+            "The source loops over all other ranks and sends; each of the others receives once, into a fresh"
+            " `torch.empty_like(x)`."
+        ),
+        (
+            "`if rank == source:` `dist.send(x, other)` for every other rank, and return `x.clone()`; `else:`"
+            " `dist.recv(inbox, source)` and return `inbox`."
+        ),
+    ),
+    before=NEW_TENSOR,
+    diagnoses=(nothing_returned, wrong_source, only_rank_zero, own_input),
+    traffic=(BY_HAND, received_once, EACH_ONCE),
+    advice=(
+        (r"[Dd]eadlock|waits in|never", "Every send needs a receive on the rank it names, and every receive a send."),
+    ),
+    mistakes=mistakes.BROADCAST,
+    praise="n - 1 messages in all",
+)
+
+RING_ALL_REDUCE = Exercise(
+    id="ring-all-reduce",
+    lab=LAB,
+    function="ring_all_reduce",
+    size="C",
+    cases=_sum_cases,
+    oracle=_sum,
+    hints=(
+        (
+            "Cut x into n chunks. In every step each rank sends one chunk to the right, receives one from the left, and"
+            " adds what came."
+        ),
+        (
+            "Two loops of n - 1 steps. In step s of the first, rank r sends chunk (r - s) % n and adds into chunk (r -"
+            " s - 1) % n; after it rank r holds chunk (r + 1) % n complete. The second loop hands complete chunks on,"
+            " without adding."
+        ),
+        (
+            "One step, which cannot dead-lock: `work = dist.isend(chunks[out], right)`, `dist.recv(inbox, left)`,"
+            " `work.wait()`. Make the chunks by `list(x.clone().tensor_split(n))`, and put them together by"
+            " `torch.cat`."
+        ),
+    ),
+    before=NEW_TENSOR,
+    diagnoses=(
+        nothing_returned,
+        divided,
+        own_input,
+        only_rank_zero,
+        chunk_order(_even_pieces),
+        contributions(_even_pieces),
+    ),
+    traffic=(
+        BY_HAND,
+        bytes_per_rank(
+            lambda case, rank: 2 * (case.world - 1) * _chunk(case),
+            _chunk,
+            "the whole tensor goes round, not one chunk of it",
+            "more chunks go round than 2 (n - 1)",
+        ),
+        messages_per_rank(
+            lambda case, rank: 2 * (case.world - 1), "n - 1 steps add the chunks up, n - 1 steps hand them round"
+        ),
+        to_the_right,
+    ),
+    advice=(
+        (
+            r"send to.*send to|each waits",
+            (
+                "Where every rank sends first, nobody receives: start the send with dist.isend, receive, then wait for"
+                " the send."
+            ),
+        ),
+    ),
+    mistakes=mistakes.RING_ALL_REDUCE,
+    praise="2 (n - 1) messages of one chunk per rank",
+)
+
+ALL_REDUCE_FROM_HALVES = Exercise(
+    id="all-reduce-from-halves",
+    lab=LAB,
+    function="all_reduce_from_halves",
+    size="C",
+    cases=_sum_cases,
+    oracle=_sum,
+    hints=(
+        "The first half leaves every rank with one chunk of the sum; the second gives everybody all chunks.",
+        (
+            "Both want n chunks of equal size: copy x into zeros of ceil(C/n) n elements first, and cut the padding off"
+            " at the end."
+        ),
+        (
+            "With `chunks = list(padded.split(size))` and `mine` of one chunk's shape: `dist.reduce_scatter(mine,"
+            " chunks)`, then `dist.all_gather(chunks, mine)`, then `padded[: len(x)]`."
+        ),
+    ),
+    before=NEW_TENSOR,
+    diagnoses=(
+        nothing_returned,
+        not_cut,
+        divided,
+        own_input,
+        only_rank_zero,
+        chunk_order(_padded_pieces),
+        contributions(_padded_pieces),
+    ),
+    traffic=(
+        calls(("reduce_scatter", "all_gather"), "each half of an all-reduce, once"),
+        only(("reduce_scatter", "all_gather"), "reduce-scatter and all-gather only"),
+        payload_at_most(lambda case: _chunk(case) * case.world, "pad to the next multiple of n, no further"),
+    ),
+    mistakes=mistakes.ALL_REDUCE_FROM_HALVES,
+    praise="two collectives, fewer than n elements of padding",
+)
+
+TREE_BROADCAST = Exercise(
+    id="tree-broadcast",
+    lab=LAB,
+    function="tree_broadcast",
+    size="C",
+    cases=_rooted_cases,
+    oracle=_of_source,
+    hints=(
+        "After one round two ranks know it. Who could be sending in the second round?",
+        (
+            "Count ranks from the source: `place = (rank - source) % n`. Before the round of distance d = 1, 2, 4, ..."
+            " the places below d have it."
+        ),
+        (
+            "`for d in 1, 2, 4, ... < n`: a place p < d sends to place p + d if that is < n; a place d <= p < 2 d"
+            " receives from p - d. Place p is rank `(p + source) % n`."
+        ),
+    ),
+    before=NEW_TENSOR,
+    diagnoses=(nothing_returned, wrong_source, only_rank_zero, own_input),
+    traffic=(BY_HAND, received_once, EACH_ONCE),
+    cost=(
+        rounds_at_most(
+            lambda case: ceil(log2(case.world)),
+            "every rank that has the tensor can hand it on in the same round, so the number of ranks that know it"
+            " doubles",
+        ),
+    ),
+    advice=(
+        (
+            r"[Dd]eadlock|waits in|never",
+            "Every send needs a receive on the rank it names, also where n is no power of two.",
+        ),
+    ),
+    mistakes=mistakes.TREE_BROADCAST,
+    praise="n - 1 messages in ceil(log2 n) rounds",
+)
+
+REPAIR_DEADLOCK = Exercise(
+    id="repair-deadlock",
+    lab=LAB,
+    function="shift_right",
+    size="C",
+    cases=_sum_cases,
+    oracle=lambda case: [case.arguments[(rank - 1) % case.world][0] for rank in range(case.world)],
+    hints=(
+        "Step it: every rank stands in the same line. What would have to happen for any of them to go on?",
+        (
+            "`dist.send` comes back when somebody receives. Either some ranks receive first, or a send is started"
+            " without waiting for it."
+        ),
+        "`work = dist.isend(x, right, group=group)`, then `dist.recv(inbox, left, group=group)`, then `work.wait()`.",
+    ),
+    before=NEW_TENSOR,
+    diagnoses=(
+        nothing_returned,
+        own_input,
+        neighbour(-1, "wrong direction: every rank has what its right neighbour had, and x was to go to the right"),
+        only_rank_zero,
+    ),
+    traffic=(
+        BY_HAND,
+        messages_per_rank(lambda case, rank: 1, "x goes one rank on, once"),
+        bytes_per_rank(
+            lambda case, rank: case.size * FLOAT,
+            lambda case: case.size * FLOAT,
+            "more than x is sent",
+            "more than x is sent",
+        ),
+    ),
+    advice=(
+        (
+            r"[Dd]eadlock|each waits|waits in",
+            (
+                "All ranks send first, so nobody receives: let some receive first, or start the send with dist.isend"
+                " and wait for it later."
+            ),
+        ),
+    ),
+    mistakes=mistakes.REPAIR_DEADLOCK,
+    praise="one message per rank, whoever comes first",
+)
+
+EXERCISES = (
+    REDUCE_SCATTER_BANDWIDTH,
+    BROADCAST,
+    RING_ALL_REDUCE,
+    ALL_REDUCE_FROM_HALVES,
+    TREE_BROADCAST,
+    REPAIR_DEADLOCK,
+)

@@ -1,0 +1,255 @@
+"""How people usually get the exercises of lab 01 wrong."""
+
+from kit.grade.exercise import Mistake
+
+BY_HAND = ("send and receive only",)
+WHOLE, PIECE = "whole.numel() * whole.element_size()", "piece.numel() * piece.element_size()"
+SENDS_FIRST = {"sending = dist.isend(": "dist.send(", "sending.wait()": "pass"}
+BUILT_IN_ALL_REDUCE = """
+    y = x.clone()
+    dist.all_reduce(y)
+    return y
+"""
+BUILT_IN_BROADCAST = Mistake(
+    "built-in broadcast",
+    "traffic",
+    ("built-in broadcast", *BY_HAND),
+    body="""
+        y = x.clone()
+        dist.broadcast(y, source)
+        return y
+    """,
+)
+
+REDUCE_SCATTER_BANDWIDTH = (
+    Mistake(
+        "left as it was",
+        "values",
+        ("2 times too low", "the output was counted", "2**30"),
+        {WHOLE: PIECE, "1e9": "2**30"},
+    ),
+    Mistake(
+        "output only", "values", ("2 times too low", "S of a reduce-scatter is the whole that goes in"), {WHOLE: PIECE}
+    ),
+    Mistake("still GiB", "values", ("7 % too low", "10**9"), {"1e9": "2**30"}),
+    Mistake(
+        "output over time",
+        "values",
+        ("right on 2 ranks only", "S is the whole that goes in", "2/3"),
+        {WHOLE: PIECE, " * (n - 1) / n": ""},
+    ),
+    Mistake("factor of an all-reduce", "values", ("twice too high", "all-reduce"), {"(n - 1)": "2 * (n - 1)"}),
+    Mistake("algorithm bandwidth", "values", ("twice too high", "algbw"), {" * (n - 1) / n": ""}),
+    Mistake("elements", "values", ("elements were counted", "4 bytes"), {" * whole.element_size()": ""}),
+    Mistake("bytes per second", "values", ("GB/s are asked for",), {" / 1e9": ""}),
+    Mistake("printed only", "values", ("returned nothing",), {"return size": "rate = size"}),
+    Mistake(
+        "asks the others how long",
+        "traffic",
+        ("all_reduce", "no communication is needed"),
+        body="""
+            n, longest = dist.get_world_size(), torch.tensor(seconds, dtype=torch.float64)
+            dist.all_reduce(longest, dist.ReduceOp.MAX)
+            return whole.numel() * whole.element_size() * (n - 1) / n / longest.item() / 1e9
+        """,
+    ),
+)
+
+BROADCAST = (
+    Mistake(
+        "always from rank zero",
+        "values",
+        ("wrong source", "rank 0"),
+        {"    if r != source": "    source = 0\n    if r != source"},
+    ),
+    Mistake(
+        "into the input",
+        "values",
+        ("changed its input in place",),
+        {"torch.empty_like(x)": "x", "return inbox": "return x.clone()"},
+    ),
+    Mistake("source returns its own", "values", ("returned its input itself",), {"return x.clone()": "return x"}),
+    Mistake("source returns nothing", "values", ("returned nothing",), {"return x.clone()": "return"}),
+    Mistake("inbox forgotten", "values", ("returned what went in",), {"return inbox": "return x.clone()"}),
+    BUILT_IN_BROADCAST,
+    Mistake(
+        "sent twice",
+        "traffic",
+        ("received 2 times", "after the first"),
+        {
+            "        return inbox": "        dist.recv(inbox, source)\n        return inbox",
+            "dist.send(x, other, group=group)": "dist.send(x, other)\n            dist.send(x, other)",
+        },
+    ),
+)
+
+RING_ALL_REDUCE = (
+    Mistake(
+        "whole tensor goes round",
+        "traffic",
+        ("bytes where", "the whole tensor goes round, not one chunk of it", "line"),
+        body="""
+            n, r = dist.get_world_size(), dist.get_rank()
+            total, passing = x.clone(), x.clone()
+            for _ in range(n - 1):
+                inbox = torch.empty_like(x)
+                sending = dist.isend(passing, (r + 1) % n)
+                dist.recv(inbox, (r - 1) % n)
+                sending.wait()
+                total += inbox
+                passing = inbox
+            return total
+        """,
+    ),
+    Mistake("one step each", "values", ("right on 2 ranks only", "lacks what"), {"range(n - 1)": "range(1)"}),
+    Mistake(
+        "one step too few", "values", ("lacks what",), {"range(n - 1):  # all-gather": "range(n - 2):  # all-gather"}
+    ),
+    Mistake(
+        "hands on the wrong chunk",
+        "values",
+        ("lacks what",),
+        {"(r + 1 - step) % n, (r - step) % n": "(r - step) % n, (r - step - 1) % n"},
+    ),
+    Mistake(
+        "chunks turned",
+        "values",
+        ("wrong order of chunks",),
+        {"torch.cat(chunks)": "torch.cat(chunks[1:] + chunks[:1])"},
+    ),
+    Mistake(
+        "adds into the input", "values", ("changed its input in place",), {"x.clone().tensor_split": "x.tensor_split"}
+    ),
+    Mistake("averages", "values", ("not the mean",), {"torch.cat(chunks)": "torch.cat(chunks) / n"}),
+    Mistake("own part twice", "values", ("counts rank", "twice"), {"torch.cat(chunks)": "torch.cat(chunks) + x"}),
+    Mistake(
+        "built-in all-reduce",
+        "traffic",
+        ("built-in all_reduce", *BY_HAND),
+        body=BUILT_IN_ALL_REDUCE,
+    ),
+    Mistake(
+        "everyone to everyone",
+        "traffic",
+        ("right neighbour only",),
+        {
+            "out, acc = (r - step) % n, (r - step - 1) % n": (
+                "out, acc, right, left = (r + step + 1) % n, r, (r + step + 1) % n, (r - step - 1) % n"
+            ),
+            "out, new = (r + 1 - step) % n, (r - step) % n": (
+                "out, new, right, left = r, (r - step - 1) % n, (r + step + 1) % n, (r - step - 1) % n"
+            ),
+        },
+    ),
+    Mistake(
+        "everyone sends first",
+        "values",
+        ("start the send with dist.isend",),
+        SENDS_FIRST,
+    ),
+)
+
+ALL_REDUCE_FROM_HALVES = (
+    Mistake(
+        "one all-reduce",
+        "traffic",
+        ("all_reduce", "reduce_scatter and all_gather are asked for"),
+        body=BUILT_IN_ALL_REDUCE,
+    ),
+    Mistake("padding left", "values", ("padding was not cut off",), {"return padded[: len(x)]": "return padded"}),
+    Mistake("averaged", "values", ("not the mean",), {"return padded[: len(x)]": "return padded[: len(x)] / n"}),
+    Mistake(
+        "gathered backwards",
+        "values",
+        ("wrong order of chunks",),
+        {"return padded[: len(x)]": "return torch.cat(chunks[::-1])[: len(x)]"},
+    ),
+    Mistake(
+        "gathers its input",
+        "values",
+        ("lacks what",),
+        {
+            "torch.empty_like(chunks[0])": "torch.empty_like(chunks[0])\n    own = chunks[dist.get_rank()].clone()",
+            "dist.all_gather(chunks, mine": "dist.all_gather(chunks, own",
+        },
+    ),
+    Mistake("padded too far", "traffic", ("pad to the next multiple of n",), {"-(-len(x) // n)": "len(x)"}),
+)
+
+TREE_BROADCAST = (
+    Mistake(
+        "source tells everyone",
+        "cost",
+        ("3 rounds where 2 are enough", "doubles"),
+        {
+            "place < distance and place + distance < n": "place == 0",
+            "distance <= place < 2 * distance": "place == distance",
+            "distance *= 2": "distance += 1",
+        },
+    ),
+    Mistake(
+        "hand to hand",
+        "cost",
+        ("3 rounds where 2 are enough", "doubles"),
+        {
+            "place < distance and place + distance < n": "place == distance - 1",
+            "(r + distance) % n": "(r + 1) % n",
+            "distance <= place < 2 * distance": "place == distance",
+            "(r - distance) % n": "(r - 1) % n",
+            "distance *= 2": "distance += 1",
+        },
+    ),
+    Mistake("tree from rank zero", "values", ("wrong source", "rank 0"), {"(r - source) % n": "r"}),
+    Mistake(
+        "powers of two only", "values", ("right on 2 ranks only", "no power of two"), {" and place + distance < n": ""}
+    ),
+    Mistake(
+        "one round only",
+        "values",
+        ("right on 2 ranks only", "returned what went in"),
+        {"while distance < n": "if distance < n"},
+    ),
+    BUILT_IN_BROADCAST,
+)
+
+REPAIR_DEADLOCK = (
+    Mistake(
+        "still dead-locked",
+        "values",
+        ("All ranks send first", "dist.isend"),
+        SENDS_FIRST,
+    ),
+    Mistake(
+        "shifts left", "values", ("wrong direction",), {"(r + 1) % n": "(r - 1) % n", "(r - 1) % n": "(r + 1) % n"}
+    ),
+    Mistake(
+        "swaps in pairs",
+        "values",
+        ("right on 2 ranks only",),
+        {
+            "    inbox = ": "    if r ^ 1 >= n:\n        return x.clone()\n    inbox = ",
+            "(r + 1) % n": "r ^ 1",
+            "(r - 1) % n": "r ^ 1",
+        },
+    ),
+    Mistake("sends and forgets", "values", ("returned what went in",), {"return inbox": "return x.clone()"}),
+    Mistake(
+        "gathers everything",
+        "traffic",
+        ("built-in all_gather", *BY_HAND),
+        body="""
+            everything = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+            dist.all_gather(everything, x)
+            return everything[dist.get_rank() - 1].clone()
+        """,
+    ),
+    Mistake(
+        "sends twice",
+        "traffic",
+        ("sent 2 messages where 1 is enough",),
+        {
+            "    sending = ": "    again = dist.isend(x, (r + 1) % n)\n    sending = ",
+            "    sending.wait()": "    again.wait()\n    dist.recv(inbox, (r - 1) % n)\n    sending.wait()",
+        },
+    ),
+)

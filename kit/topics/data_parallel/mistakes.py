@@ -1,0 +1,285 @@
+"""How people usually get the exercises of lab 03 wrong."""
+
+from kit.grade.exercise import Mistake
+
+EVERY = "[*model.parameters(), *model.buffers()]"
+SEND = "dist.broadcast(x.detach(), source, group=group)"
+
+EQUAL_START = (
+    Mistake(
+        "same seed for everyone",
+        "values",
+        ("still has its own state",),
+        body="torch.manual_seed(0)  # too late: the model is made",
+    ),
+    Mistake("always from rank zero", "values", ("wrong source", "rank 0"), {SEND: "dist.broadcast(x.detach(), 0)"}),
+    Mistake("without buffers", "values", ("still has its own mask", "a buffer"), {EVERY: "model.parameters()"}),
+    Mistake(
+        "without frozen ones",
+        "values",
+        ("still has its own scale", "frozen"),
+        {"*model.parameters()": "*(p for p in model.parameters() if p.requires_grad)"},
+    ),
+    Mistake(
+        "averaged states",
+        "values",
+        ("mean of all states", "no state anybody drew"),
+        {SEND: "dist.all_reduce(x.detach())\n        x.detach().div_(dist.get_world_size())"},
+    ),
+    Mistake(  # what arrives is thrown away
+        "copies of the state", "values", ("still has its own state",), {"x.detach()": "x.detach().clone()"}
+    ),
+    Mistake(
+        "only the source calls",
+        "values",
+        ("all name the same source",),
+        {EVERY: f"{EVERY} if dist.get_rank() == source else []"},
+    ),
+    Mistake(
+        "shared one twice",
+        "traffic",
+        ("two modules share", "is sent once"),
+        {EVERY: "[x for m in model.modules() for x in [*m._parameters.values(), *m._buffers.values()]]"},
+    ),
+    Mistake(
+        "uses what broadcast returns",
+        "values",
+        ("AttributeError", "in place, and returns None"),
+        {SEND: f"x.data = {SEND}.data"},
+    ),
+    Mistake(
+        "pickled state",
+        "traffic",
+        ("kB where", "bytes are enough", "every parameter and every buffer once"),
+        body="""
+            box = [model.state_dict() if dist.get_rank() == source else None]
+            dist.broadcast_object_list(box, src=source)
+            model.load_state_dict(box[0])
+        """,
+    ),
+)
+
+SUM, DIVIDE = "dist.all_reduce(p.grad, group=group)", "p.grad /= dist.get_world_size(group)"
+
+AVERAGE_GRADIENTS = (
+    Mistake("sum, not mean", "values", ("was not divided by the world size",), {DIVIDE: "pass"}),
+    Mistake(
+        "divided by the number of parameters",
+        "values",
+        ("0.4 times the mean", "divided by 5", "the number of parameters"),
+        {"dist.get_world_size(group)": "sum(q.requires_grad for q in model.parameters())"},
+    ),
+    Mistake("divided before and after", "values", ("it was divided twice",), {SUM: f"{DIVIDE}\n            {SUM}"}),
+    Mistake(
+        "skips what has no gradient",
+        "values",
+        ("it adds zeros, and the others wait for it",),
+        {"p.grad = torch.zeros_like(p)": "continue"},
+    ),
+    Mistake(
+        "averages parameters",
+        "values",
+        ("changed its parameters", "p.grad and not p"),
+        {SUM: "dist.all_reduce(p.detach())", DIVIDE: "p.detach().div_(dist.get_world_size())"},
+    ),
+    Mistake(
+        "averages a copy",
+        "values",
+        ("still have only own gradients", "nobody puts into p.grad"),
+        {SUM: "mean = p.grad / dist.get_world_size()", DIVIDE: "dist.all_reduce(mean)"},
+    ),
+    Mistake(
+        "reduced to rank zero",
+        "values",
+        ("only rank 0 is right",),
+        {
+            SUM: "total = p.grad.clone()\n            dist.reduce(total, dst=0)",
+            DIVIDE: "p.grad = total / dist.get_world_size() if dist.get_rank() == 0 else p.grad",
+        },
+    ),
+    Mistake(
+        "never waits",
+        "values",
+        ("never waited for the all_reduce",),
+        {SUM: DIVIDE, DIVIDE: "dist.all_reduce(p.grad, async_op=True)"},
+    ),
+    Mistake(
+        "shared gradient twice",
+        "traffic",
+        ("a shared one counts once",),
+        {"p in model.parameters()": "p in [p for m in model.modules() for p in m._parameters.values()]"},
+    ),
+    Mistake(
+        "gathers everything",
+        "traffic",
+        ("built-in all_gather", "all_reduce, which sums"),
+        {
+            SUM: "everyone = [torch.empty_like(p) for _ in range(dist.get_world_size())]",
+            DIVIDE: "dist.all_gather(everyone, p.grad)\n            p.grad = sum(everyone) / len(everyone)",
+        },
+    ),
+    Mistake(
+        "frozen ones too",
+        "values",
+        ("TypeError", "A frozen parameter's p.grad is None"),
+        {"p.requires_grad": "True", "p.grad is None": "False"},
+    ),
+    Mistake(
+        "uses what all_reduce returns",
+        "values",
+        ("TypeError", "in place, and returns None"),
+        {SUM: "pass", DIVIDE: "p.grad = dist.all_reduce(p.grad) / dist.get_world_size()"},
+    ),
+)
+
+LAST, HOOK = "calls[p] % micro_batches == 0", "p.register_post_accumulate_grad_hook(average)"
+
+AVERAGING_HOOKS = (
+    Mistake("after every micro-batch", "traffic", ("micro-batches before the last stay local",), {LAST: "True"}),
+    Mistake("registered twice", "traffic", ("averaged twice", "once"), {HOOK: f"{HOOK}\n            {HOOK}"}),
+    Mistake(
+        "shared one hooked twice",
+        "traffic",
+        ("a parameter that two modules share has one hook",),
+        {"p in model.parameters()": "_, p in model.named_parameters(remove_duplicate=False)"},
+    ),
+    Mistake(
+        "on its way there",
+        "values",
+        ("what the last micro-batch added", "register_post_accumulate_grad_hook"),
+        {
+            "def average(p)": "def average(p, gradient)",
+            SUM: "gradient = gradient / n\n            dist.all_reduce(gradient)",
+            "p.grad /= n": "return gradient",
+            HOOK: "p.register_hook(lambda gradient, p=p: average(p, gradient))",
+        },
+    ),
+    Mistake(
+        "before backward",
+        "values",
+        ("still have only own gradients", "before backward has filled p.grad is lost"),
+        body="""
+            def hook(*ignored):
+                for p in model.parameters():
+                    if p.requires_grad:
+                        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+                        dist.all_reduce(p.grad)
+                        p.grad /= dist.get_world_size()
+
+            model.register_forward_pre_hook(hook)
+        """,
+    ),
+    Mistake("without division", "values", ("was not divided by the world size",), {"p.grad /= n": "pass"}),
+    Mistake(
+        "all at the end",
+        "cost",
+        ("sent nothing before its last gradient was there",),
+        body="""
+            calls, trained = Counter(), [p for p in model.parameters() if p.requires_grad]
+
+            def hook(p):
+                calls["all"] += 1
+                if calls["all"] % (micro_batches * len(trained)) == 0:
+                    for q in trained:
+                        dist.all_reduce(q.grad)
+                        q.grad /= dist.get_world_size()
+
+            for p in trained:
+                p.register_post_accumulate_grad_hook(hook)
+        """,
+    ),
+    Mistake(
+        "counts to the first step",
+        "values",
+        ("mean after the first step", "begin anew with every step"),
+        {LAST: "calls[p] == micro_batches"},
+    ),
+    Mistake(  # p is then what the loop below has left in it
+        "name of the loop",
+        "values",
+        ("those were not averaged", "uses the parameter it is called with"),
+        {"def average(p)": "def average(ignored)"},
+    ),
+    Mistake(
+        "one counter for all",
+        "values",
+        ("with micro_batches = 1 all was right", "look at what is counted"),
+        {"calls[p]": 'calls["all"]'},
+    ),
+    Mistake(
+        "divided by micro-batches too",
+        "values",
+        ("2 ranks times 3 micro-batches", "shall add up"),
+        {"p.grad /= n": "p.grad /= n * micro_batches"},
+    ),
+)
+
+TURN = "while len(works) < len(buckets) and arrived.issuperset(buckets[len(works)]):  # the same order on every rank"
+BUCKET = "            bucket, flat = buckets[len(works)], flats[len(works)]\n"
+WAIT = "for work, bucket, flat in zip(works, buckets, flats, strict=True):\n            work.wait()"
+
+AVERAGE_IN_BUCKETS = (
+    Mistake(
+        "sent as they become full",
+        "values",
+        ("not in the order they become full",),
+        {
+            TURN: "for bucket, flat in zip(buckets, flats):\n"
+            "            if p not in set(bucket) or not arrived.issuperset(bucket):\n"
+            "                continue",
+            BUCKET: "",
+            WAIT: "for work in works:\n            work.wait()\n"
+            "        for bucket, flat in zip(buckets, flats, strict=True):",
+        },
+    ),
+    Mistake(
+        "tail dropped",
+        "values",
+        ("the last bucket is sent too, full or not",),
+        {"    flats = ": "    buckets.pop()\n    flats = "},
+    ),
+    Mistake("works forgotten", "values", ("never waited for the all_reduce",), {"work.wait()": "pass"}),
+    Mistake(
+        "never copied back",
+        "values",
+        ("still have only own gradients",),
+        {"q.grad = part.view(q.shape)": "pass"},
+    ),
+    Mistake(
+        "divided in the bucket and out of it",
+        "values",
+        ("times the mean", "it was divided twice"),
+        {"q.grad = part.view(q.shape)": "q.grad = part.view(q.shape) / n"},
+    ),
+    Mistake(
+        "one large bucket",
+        "traffic",
+        ("no bucket is larger than bucket_bytes",),
+        {"max(bucket_bytes, nbytes)": "10**9"},
+    ),
+    Mistake("a bucket for each", "traffic", ("one for each bucket",), {"not buckets or nbytes > room": "True"}),
+    Mistake(
+        "sent when backward is over",
+        "cost",
+        ("sent nothing before its last gradient was there",),
+        {"arrived.add(p)": "arrived.add(p)\n\n    def send():", "def finish():": "def finish():\n        send()"},
+    ),
+    Mistake(
+        "waits for each bucket",
+        "cost",
+        ("async_op=True and wait at the end of backward",),
+        {"async_op=True))": "async_op=True))\n            works[-1].wait()"},
+    ),
+    Mistake(
+        "nothing cleared after a step",
+        "values",
+        ("mean after the first step", "begin anew with every step"),
+        {"arrived.clear()": "pass", "works.clear()": "pass"},
+    ),
+    Mistake(
+        "filled from the first",
+        "cost",
+        ("sent nothing before its last gradient was there", "from the last parameter"),
+        {"in reversed(": "in list("},
+    ),
+)

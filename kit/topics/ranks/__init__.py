@@ -1,0 +1,1 @@
+"""Ranks: one program, many processes."""

@@ -1,0 +1,242 @@
+"""Lab 00: who am I, who speaks, and the first hang."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from kit.grade import inputs
+from kit.grade.diagnose import nothing_returned, only_rank_zero, same_everywhere
+from kit.grade.exercise import Case, Exercise, Run
+from kit.grade.traffic import collectives_at_most, only, silent
+from kit.grade.words import counted, the_ranks
+from kit.topics.ranks import mistakes
+
+LAB = "00_ranks"
+COLLECTIVES = ("all_reduce", "reduce", "gather", "all_gather", "broadcast", "barrier")
+
+
+def _share_cases(world: int, random: Random) -> Iterator[Case]:
+    whole = world * random.randint(2, 9)
+    for total in (whole, whole + 1, whole + world - 1, random.randint(0, world - 1)):
+        yield Case(world, ((total,),) * world, total)
+
+
+def _shares(case: Case) -> list[Any]:
+    base, extra = divmod(case.size, case.world)
+    starts = [rank * base + min(rank, extra) for rank in range(case.world + 1)]
+    return [(starts[rank], starts[rank + 1]) for rank in range(case.world)]
+
+
+def _pairs(run: Run) -> list[tuple[int, int]] | None:
+    ok = all(
+        isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
+        for pair in run.results
+    )
+    return [(pair[0], pair[1]) for pair in run.results] if ok else None
+
+
+def _no_pair(run: Run, expected: Sequence[Any]) -> str | None:
+    if _pairs(run) is not None:
+        return None
+    rank = next(r for r, got in enumerate(run.results) if not (isinstance(got, tuple | list) and len(got) == 2))
+    return f"rank {rank} returned {run.results[rank]!r}, where two whole numbers (start, stop) are asked for"
+
+
+def _stop_included(run: Run, expected: Sequence[Any]) -> str | None:
+    pairs = _pairs(run)
+    if pairs and pairs == [(start, stop - 1) for start, stop in expected]:
+        return (
+            f"every stop is one too small: rank 0's {pairs[0]} leaves out item {pairs[0][1]}, because stop is not"
+            " included"
+        )
+    return None
+
+
+def _uncovered(run: Run, expected: Sequence[Any]) -> str | None:
+    pairs = _pairs(run) or []
+    owners = [
+        [rank for rank, (start, stop) in enumerate(pairs) if start <= item < stop] for item in range(run.case.size)
+    ]
+    lost = [item for item, ranks in enumerate(owners) if not ranks]
+    if lost:
+        items = f"item {lost[0]}" if len(lost) == 1 else f"items {', '.join(map(str, lost))}"
+        return (
+            f"{items} of {run.case.size} belong{'s' if len(lost) == 1 else ''} to no rank: the remainder of the"
+            " division is lost"
+        )
+    shared = next((item for item, ranks in enumerate(owners) if len(ranks) > 1), None)
+    if shared is not None:
+        return f"item {shared} belongs to {the_ranks(owners[shared])} at once: a share ends where the next one starts"
+    return None
+
+
+def _uneven(run: Run, expected: Sequence[Any]) -> str | None:
+    pairs = _pairs(run) or []
+    held = [stop - start for start, stop in pairs]
+    if held and max(held) - min(held) > 1:
+        most, least = held.index(max(held)), held.index(min(held))
+        return (
+            f"uneven shares: rank {most} has {counted(held[most], 'item')}, rank {least} has {held[least]}; two shares"
+            " differ by one at most: the first total % n ranks take one item more"
+        )
+    if held and sorted(held) == sorted(stop - start for start, stop in expected):
+        return "the right sizes on the wrong ranks: it is the first total % n ranks that take one item more"
+    return None
+
+
+WHO_AM_I = Exercise(
+    id="who-am-i",
+    lab=LAB,
+    function="my_share",
+    size="total",
+    cases=_share_cases,
+    oracle=_shares,
+    hints=(
+        "Two numbers tell a rank who it is: its own, and how many there are. With 10 items on 4 ranks, who gets what?",
+        (
+            "`divmod(total, n)` gives what everyone gets and how many items are left over. The first ranks take one of"
+            " those each."
+        ),
+        (
+            "With `base, extra = divmod(total, n)` a share starts at `r * base + min(r, extra)`, and stops where rank r"
+            " + 1 starts."
+        ),
+    ),
+    diagnoses=(
+        nothing_returned,
+        _no_pair,
+        same_everywhere("the same code must ask dist.get_rank() to find out where it runs"),
+        _stop_included,
+        _uncovered,
+        _uneven,
+    ),
+    traffic=(silent,),
+    mistakes=mistakes.WHO_AM_I,
+    praise="every item once, and nobody had to ask anybody",
+)
+
+
+def _loss_cases(world: int, random: Random) -> Iterator[Case]:
+    for _ in range(2):
+        losses = inputs.tensor(world, random).abs()
+        yield Case(world, tuple((loss.clone(),) for loss in losses), 1)
+
+
+def _mean(case: Case) -> float:
+    return float(sum(float(loss) for (loss,) in case.arguments) / case.world)
+
+
+def _printed(run: Run, rank: int) -> list[str]:
+    text = "".join(output.text for output in run.trace.ranks[rank].output if output.stream == "stdout")
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _one_voice(run: Run) -> str | None:
+    """What was printed, by whom, and the number in it."""
+    lines = [_printed(run, rank) for rank in range(run.case.world)]
+    loud = [rank for rank in range(1, run.case.world) if lines[rank]]
+    if loud:
+        return f"{the_ranks(loud)} printed too ({lines[loud[0]][0]!r}): only rank 0 speaks"
+    if len(lines[0]) != 1:
+        return (
+            f"rank 0 printed {counted(len(lines[0]), 'line')}: one line is asked for, 'mean loss {_mean(run.case):.4f}'"
+        )
+    said, mean = lines[0][0].strip(), _mean(run.case)
+    if said == f"mean loss {mean:.4f}":
+        return None
+    number = re.search(r"-?\d+(\.\d+)?", said)
+    value = float(number.group()) if number else None
+    own = float(run.case.arguments[0][0])
+    if value is not None and abs(value - mean) > 1e-3:
+        if abs(value - mean * run.case.world) < 1e-3:
+            return (
+                f"rank 0 printed {said!r}, {run.case.world} times the mean {mean:.4f}: the sum was not divided by the"
+                " world size"
+            )
+        if abs(value - own) < 1e-3:
+            return (
+                f"rank 0 printed {said!r}, its own loss: the mean of all ranks is {mean:.4f}, and the others' losses"
+                " have to reach it first"
+            )
+    return f"rank 0 printed {said!r} where 'mean loss {mean:.4f}' is right"
+
+
+RANK_ZERO_SPEAKS = Exercise(
+    id="rank-zero-speaks",
+    lab=LAB,
+    function="speak",
+    size="",
+    cases=_loss_cases,
+    oracle=lambda case: [None] * case.world,
+    hints=(
+        "Two things happen here: all losses come together, and one rank speaks. Who has to take part in the first?",
+        "`dist.reduce` or `dist.all_reduce` adds up. Every rank calls it; the `if` stands only in front of the print.",
+        (
+            "`total = loss.clone()`, then `dist.all_reduce(total)` on every rank, then `if dist.get_rank() == 0:` print"
+            " `f'mean loss {total.item() / dist.get_world_size():.4f}'`."
+        ),
+    ),
+    before=(_one_voice,),
+    traffic=(
+        only(COLLECTIVES, "one collective: reduce, all_reduce or gather"),
+        collectives_at_most(1, "one reduce brings all losses together"),
+    ),
+    advice=(
+        (
+            r"finished without it|returned without|never",
+            "Every rank has to call the collective: only the printing belongs under `if rank == 0`.",
+        ),
+    ),
+    mistakes=mistakes.RANK_ZERO_SPEAKS,
+    praise="one line from rank 0, and everybody took part in the sum",
+)
+
+
+def _item_cases(world: int, random: Random) -> Iterator[Case]:
+    for empty in ((), (random.randrange(world),), tuple(range(world))):
+        counts = [0 if rank in empty else random.randint(1, 9) + 10 * rank for rank in range(world)]
+        yield Case(world, tuple((inputs.tensor(count, random),) for count in counts), max(counts), {"counts": counts})
+
+
+def _own_count(run: Run, expected: Sequence[Any]) -> str | None:
+    counts = run.case.facts["counts"]
+    alone = [rank for rank, got in enumerate(run.results) if got == counts[rank] != expected[rank]]
+    if len(alone) == run.case.world:
+        return (
+            f"every rank counted only its own items: rank 0 returned {run.results[0]} where {expected[0]} is the number"
+            " on all ranks"
+        )
+    return None
+
+
+FIRST_RESCUE = Exercise(
+    id="first-rescue",
+    lab=LAB,
+    function="count_items",
+    size="K",
+    cases=_item_cases,
+    oracle=lambda case: [sum(case.facts["counts"])] * case.world,
+    hints=(
+        "Run it where one rank holds nothing, and read the sentences: who waits, and for whom?",
+        "A collective is a meeting: it starts when everybody is there. Which line lets a rank go home before it?",
+        (
+            "Adding 0 is adding. Take the early `return` away: a rank without items calls `dist.all_reduce` with a"
+            " count of 0."
+        ),
+    ),
+    diagnoses=(nothing_returned, _own_count, only_rank_zero),
+    traffic=(collectives_at_most(1, "one all_reduce of one number is all it takes"),),
+    advice=(
+        (
+            r"all_reduce|finished without|returned without|never",
+            "A rank that holds nothing still has to call: it adds 0, and the others wait for it.",
+        ),
+    ),
+    mistakes=mistakes.FIRST_RESCUE,
+    praise="also where ranks hold nothing",
+)
+
+EXERCISES = (WHO_AM_I, RANK_ZERO_SPEAKS, FIRST_RESCUE)

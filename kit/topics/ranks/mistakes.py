@@ -1,0 +1,99 @@
+"""How people usually get the exercises of lab 00 wrong."""
+
+from kit.grade.exercise import Mistake
+
+WHO_AM_I = (
+    Mistake("remainder lost", "values", ("remainder", "belongs to no rank"), {"divmod(total, n)": "(total // n, 0)"}),
+    Mistake(
+        "last takes the rest",
+        "values",
+        ("first total % n ranks", "one item more"),
+        {"divmod(total, n)": "(total // n, 0)", "start + base + (r < extra)": "total if r == n - 1 else start + base"},
+    ),
+    Mistake(
+        "extra items at the end",
+        "values",
+        ("wrong ranks", "first total % n ranks"),
+        {"min(r, extra)": "max(0, r - (n - extra))", "(r < extra)": "(r >= n - extra)"},
+    ),
+    Mistake("stop included", "values", ("stop is not included",), {"(r < extra)": "(r < extra) - 1"}),
+    Mistake(
+        "everyone is rank zero",
+        "values",
+        ("every rank returned the same", "dist.get_rank()"),
+        {"dist.get_rank()": "0"},
+    ),
+    Mistake(
+        "shares overlap",
+        "values",
+        ("at once", "a share ends where the next one starts"),
+        {"divmod(total, n)": "(total // n, 0)", "start + base + (r < extra)": "min(total, start + base + 1)"},
+    ),
+    Mistake(
+        "asks the others",
+        "traffic",
+        ("all_gather", "no communication is needed"),
+        body="""
+            r, n = dist.get_rank(), dist.get_world_size()
+            each, extra = divmod(total, n)
+            sizes = [torch.zeros((), dtype=torch.long) for _ in range(n)]
+            dist.all_gather(sizes, torch.tensor(each + (r < extra)))
+            start = int(sum(sizes[:r]))
+            return start, start + int(sizes[r])
+        """,
+    ),
+)
+
+RANK_ZERO_SPEAKS = (
+    Mistake(
+        "everybody speaks",
+        "values",
+        ("printed too", "only rank 0 speaks"),
+        {"dist.reduce(total, dst=0)": "dist.all_reduce(total)", "if dist.get_rank() == 0": "if True"},
+    ),
+    Mistake("sum, not mean", "values", ("not divided by the world size",), {" / dist.get_world_size()": ""}),
+    Mistake(
+        "own loss",
+        "values",
+        ("its own loss",),
+        {"dist.reduce(total, dst=0)": "pass", " / dist.get_world_size()": ""},
+    ),
+    Mistake("nobody speaks", "values", ("printed 0 lines",), {"dist.get_rank() == 0": "False"}),
+    Mistake(
+        "meets nobody",
+        "values",
+        ("only the printing belongs under",),
+        {"    dist.reduce(total, dst=0)": "    if dist.get_rank() == 0:\n        dist.all_reduce(total)"},
+    ),
+    Mistake(
+        "barrier to be safe",
+        "traffic",
+        ("2 collectives", "where 1 is enough"),
+        {"    dist.reduce(": "    dist.barrier()\n    dist.reduce("},
+    ),
+)
+
+FIRST_RESCUE = (
+    Mistake(
+        "not repaired",
+        "values",
+        ("still has to call", "adds 0"),
+        {"    count = torch": "    if len(mine) == 0:\n        return 0\n    count = torch"},
+    ),
+    Mistake("gave up on the others", "values", ("counted only its own",), {"dist.all_reduce(count)": "pass"}),
+    Mistake(
+        "reduced to rank zero",
+        "values",
+        ("only rank 0 is right",),
+        {
+            "dist.all_reduce(count)": "dist.reduce(count, dst=0)",
+            "int(count)": "int(count) if dist.get_rank() == 0 else -1",
+        },
+    ),
+    Mistake(
+        "barrier first",
+        "traffic",
+        ("2 collectives", "where 1 is enough"),
+        {"    dist.all_reduce(": "    dist.barrier()\n    dist.all_reduce("},
+    ),
+)

@@ -1,0 +1,35 @@
+"""ZeRO: optimizer state, gradients and weights in shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit import lazy
+
+if TYPE_CHECKING:
+    from kit.topics.zero.cost import FP32 as FP32
+    from kit.topics.zero.cost import MIXED as MIXED
+    from kit.topics.zero.cost import MODELS as MODELS
+    from kit.topics.zero.cost import fewest_nodes as fewest_nodes
+    from kit.topics.zero.cost import fitting as fitting
+    from kit.topics.zero.cost import fitting_table as fitting_table
+    from kit.topics.zero.cost import layer_in_hand as layer_in_hand
+    from kit.topics.zero.cost import model_state as model_state
+    from kit.topics.zero.figures import last_step as last_step
+    from kit.topics.zero.panel import stages_panel as stages_panel
+    from kit.topics.zero.reference import ZeroStage1 as ZeroStage1
+    from kit.topics.zero.reference import ZeroStage2 as ZeroStage2
+    from kit.topics.zero.reference import ZeroStage3 as ZeroStage3
+    from kit.topics.zero.reference.adamw import adamw_ as adamw_
+
+if not TYPE_CHECKING:  # loaded on first use: a rank that imports a submodule must not load the rest
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "cost": "FP32 MIXED MODELS fewest_nodes fitting fitting_table layer_in_hand model_state",
+            "figures": "last_step",
+            "panel": "stages_panel",
+            "reference": "ZeroStage1 ZeroStage2 ZeroStage3",
+            "reference.adamw": "adamw_",
+        },
+    )

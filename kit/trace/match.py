@@ -1,0 +1,369 @@
+"""What belongs together, and whether it fits: the parts that ranks play in one communication.
+
+The coordinator asks before data moves (raw gloo would abort or compute nonsense); `mismatches` asks afterwards about a
+recorded run. Both use `disagreement`, so both say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from kit.trace.text import (
+    ANY,
+    ENDED,
+    at_line,
+    canonical,
+    counted,
+    is_message,
+    line_text,
+    listed,
+    operation_words,
+    sentence,
+    size,
+)
+
+if TYPE_CHECKING:
+    from kit.trace.facts import Operation, Region, Trace
+
+
+def grouped(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
+    """match -> its operations in rank order; matches in the order in which they were first issued.
+
+    A receive from any source that has met no sender yet stands alone, under a key of its own.
+    """
+    groups: dict[str, list[Operation]] = {}
+    for op in sorted(operations, key=lambda op: (op.issued, op.rank, op.index)):
+        alone = not op.match or op.peer == ANY
+        groups.setdefault(f"?/{op.rank}/{op.index}" if alone else op.match, []).append(op)
+    for entries in groups.values():
+        entries.sort(key=lambda op: (op.rank, op.index))
+    return groups
+
+
+def expected_parts(operation: Operation) -> int:
+    """How many parts make the communication whole: two for a message, one per member for a collective."""
+    return 2 if is_message(operation.name) else len(operation.ranks)
+
+
+def is_complete(entries: Sequence[Operation]) -> bool:
+    """Whether every participant has posted its part."""
+    return len(entries) >= expected_parts(entries[0])
+
+
+def arrivals(trace: Trace) -> dict[str, int]:
+    """When the last participant had come to each communication that is complete, by match, in nanoseconds."""
+    return {match: max(op.issued for op in parts) for match, parts in trace.by_match.items() if is_complete(parts)}
+
+
+def missing_ranks(entries: Sequence[Operation]) -> tuple[int, ...]:
+    """The participants that have not posted their part; for a receive from any source that is any other member."""
+    if is_complete(entries):
+        return ()
+    first = entries[0]
+    if is_message(first.name) and first.peer is not None and first.peer != ANY:
+        return (first.peer,)
+    present = {op.rank for op in entries}
+    return tuple(rank for rank in first.ranks if rank not in present)
+
+
+def moved(entries: Sequence[Operation]) -> bool:
+    """Whether data moved: all parts are there, or the record says that it began."""
+    return any(op.began is not None or op.ended is not None for op in entries) or (
+        is_complete(entries) and not any(op.error for op in entries)
+    )
+
+
+def send_and_receive(entries: Sequence[Operation]) -> tuple[Operation | None, Operation | None]:
+    """The two parts of a message; None for one that is missing."""
+    sends = [op for op in entries if canonical(op.name) == "send"]
+    receives = [op for op in entries if canonical(op.name) == "recv"]
+    return (sends[0] if sends else None), (receives[0] if receives else None)
+
+
+# Where every rank must hand in, or take, tensors of one shape. Lists and uneven pieces are compared in `pieces`.
+ALIKE = {"all_reduce": "in", "reduce": "in", "broadcast": "any", "gather": "in", "scatter": "out"}
+TO_ROOT = frozenset({"reduce", "gather"})
+
+
+def disagreement(entries: Sequence[Operation]) -> str | None:
+    """One sentence about the first difference between operations that share one match, or None if they agree.
+
+    entries: the parts of one communication that are known so far, at most one per rank, all participants or only
+    some. Compared, in this order: the operation, its root or source, the reduction, the dtype, the shapes. Shapes must
+    be equal where all ranks hand in the same tensor (all_reduce, reduce, broadcast, gather, scatter); where ranks
+    exchange pieces (all_gather, reduce_scatter, all_to_all) what one gives must be what the other makes room for, so
+    uneven pieces are legal. For a send and its receive the dtype and the number of elements must be equal.
+    """
+    if not entries:
+        return None
+    first = entries[0]
+    if is_message(first.name) and all(is_message(e.name) for e in entries):
+        return _message(entries)
+    signature = _signature(first)
+    if all(_signature(other) == signature for other in entries[1:]):
+        return own_misfit(first) or misfit(entries)
+    same_call = "every rank of a group must call the same operation in the same order"
+    return (
+        _differ(entries, lambda e: canonical(e.name), call_words, same_call)
+        or _differ(entries, lambda e: e.root, operation_words, f"every rank must name the same {_root_word(first)}")
+        or _differ(entries, lambda e: e.reduce, _call_reduce, "every rank must name the same reduction")
+        or _differ(entries, _dtype, call_words, "the dtypes must be equal on every rank")
+        or _differ(entries, _alike, call_words, "the shapes must be equal on every rank")
+        or next((text for text in map(own_misfit, entries) if text), None)
+        or misfit(entries)
+    )
+
+
+def mismatches(trace: Trace) -> tuple[str, ...]:
+    """What the participants of a run's operations disagreed on, in order of issue, one sentence each; empty if nothing.
+
+    Names differences as `disagreement` does, and participants that never came. Only the first is named per group, and
+    per pair of ranks for messages: what follows is its consequence. Ranks that may still come (a session that is being
+    stepped) are not called missing.
+    """
+    found: list[str] = []
+    blamed: set[Hashable] = set()
+    for entries in trace.by_match.values():
+        thread = (entries[0].group, _pair(entries[0]))
+        if thread in blamed:
+            continue
+        text = disagreement(entries)
+        if text is None and not is_complete(entries):
+            text = _never_came(trace, entries)
+        if text is not None:
+            blamed.add(thread)
+            found.append(text)
+    return tuple(found)
+
+
+def call_words(operation: Operation) -> str:
+    """'all_reduce of 4 x float32'; the bare name where there is no tensor."""
+    region = _main(operation)
+    name = canonical(operation.name)
+    return f"{name} of {size(region.shape, region.dtype)}" if region else name
+
+
+def _signature(e: Operation) -> tuple[Hashable, ...]:
+    return canonical(e.name), e.root, e.reduce, tuple((r.role, r.shape, r.dtype) for r in e.regions)
+
+
+def _main(e: Operation) -> Region | None:
+    """The region that stands for an operation in a sentence: what the rank gives, or else what it is given."""
+    wanted = "in" if canonical(e.name) in ("recv", "scatter") else "out"  # the role to pass over
+    return next((r for r in e.regions if r.role != wanted), e.regions[0] if e.regions else None)
+
+
+def _dtype(e: Operation) -> Hashable:
+    region = _main(e)
+    return region.dtype if region else None
+
+
+def _alike(e: Operation) -> Hashable:
+    side = ALIKE.get(canonical(e.name))
+    if side is None:
+        return None
+    passed_over = {"in": "out", "out": "in", "any": None}[side]
+    return tuple(r.shape for r in e.regions if r.role != passed_over)
+
+
+def _differ(
+    entries: Sequence[Operation],
+    key: Callable[[Operation], Hashable],
+    words: Callable[[Operation], str],
+    rule: str,
+) -> str | None:
+    if len({key(entry) for entry in entries}) < 2:
+        return None
+    several_files = len({e.place.file for e in entries if e.place}) > 1
+    callers: dict[str, list[int]] = {}
+    for e in entries:
+        line = line_text(e.place, several_files)
+        callers.setdefault(f"{words(e)}{f' ({line})' if line else ''}", []).append(e.rank)
+    who = ", ".join(
+        f"{listed(ranks)} {'calls' if len(ranks) == 1 else 'call'} {text}"
+        for text, ranks in sorted(callers.items(), key=lambda item: min(item[1]))
+    )
+    return f"{who}: {rule}."
+
+
+def _call_reduce(e: Operation) -> str:
+    return f"{canonical(e.name)} with {e.reduce}"
+
+
+def _root_word(e: Operation) -> str:
+    return "destination" if canonical(e.name) in TO_ROOT else "source"
+
+
+def _message(entries: Sequence[Operation]) -> str | None:
+    """A send against its receive. The shape may differ: a message has elements, not dimensions."""
+    send = next((e for e in entries if canonical(e.name) == "send"), None)
+    receive = next((e for e in entries if canonical(e.name) == "recv"), None)
+    if send is None or receive is None or not send.regions or not receive.regions:
+        return None
+    out, into = send.regions[0], receive.regions[0]
+    if out.dtype != into.dtype:
+        what = "dtype"
+    elif prod(out.shape) != prod(into.shape):
+        what = "size"
+    else:
+        return None
+    return (
+        f"rank {send.rank} sends {size(out.shape, out.dtype)} to rank {receive.rank}{at_line(send.place)}, "
+        f"rank {receive.rank} receives {size(into.shape, into.dtype)} from rank {send.rank}{at_line(receive.place)}: "
+        f"a message and its buffer must have the same {what}."
+    )
+
+
+def _pair(e: Operation) -> Hashable:
+    """Messages between two ranks stand apart from the collectives of a group."""
+    return frozenset((e.rank, e.peer)) if is_message(e.name) else None
+
+
+def _never_came(trace: Trace, entries: Sequence[Operation]) -> str | None:
+    """A communication that some participants never joined, if that can no longer change."""
+    states = trace.positions[-1].states if trace.positions else ()
+    reasons: dict[str, list[int]] = {}
+    for rank in missing_ranks(entries):
+        state = states[rank] if rank < len(states) else None
+        if state is not None and state.phase in ENDED:
+            reasons.setdefault(ENDED[state.phase], []).append(rank)
+        elif trace.meta.mode == "step":
+            continue
+        elif state is None:
+            reasons.setdefault("never came to it", []).append(rank)
+        else:
+            reasons.setdefault(f"did not: it {sentence(state).removeprefix(f'rank {rank} ')}", []).append(rank)
+    if not reasons:
+        return None
+    first, callers = entries[0], listed(e.rank for e in entries)
+    what = operation_words(first) if is_message(first.name) else canonical(first.name)
+    why = ", ".join(f"{listed(ranks)} {reason}" for reason, ranks in reasons.items())
+    return f"{callers} {'calls' if len(entries) == 1 else 'call'} {what}{at_line(first.place)}; {why}."
+
+
+def own_misfit(e: Operation) -> str | None:
+    """A sentence if one rank's own list or whole buffer cannot hold a piece for each rank of the group, else None."""
+    name = canonical(e.name)
+    if name not in ("gather", "scatter", "all_gather", "reduce_scatter"):
+        return None
+    gathers = name.endswith("gather")
+    parts, wholes = (_inputs(e), _outputs(e)) if gathers else (_outputs(e), _inputs(e))
+    if not parts or not wholes:  # a rank that is not the root
+        return None
+    if name in ("gather", "scatter"):
+        return _own_list(e, parts[0], wholes)
+    if len(parts) == 1 and len(wholes) == len(e.ranks):  # a list: its pieces are compared with the other ranks'
+        return None
+    if _count(wholes) == len(e.ranks) * _count(parts):
+        return None
+    if len(parts) == 1 and len(wholes) > 1:
+        return _own_list(e, parts[0], wholes)
+    return (
+        f"rank {e.rank} calls {name} between {_words(parts)} and {_words(wholes)}{at_line(e.place)}: the whole must "
+        f"hold the part {len(e.ranks)} times, once per rank."
+    )
+
+
+def misfit(entries: Sequence[Operation]) -> str | None:
+    """A sentence if what one rank gives another is not what that one makes room for, else None.
+
+    Where the pieces are not known (all_to_all on whole tensors, whose split sizes are not recorded) the totals of all
+    ranks are compared once everybody is there. Of a rank that died in it only one tensor is known: it is left out.
+    """
+    name = canonical(entries[0].name)
+    if name not in ("all_gather", "reduce_scatter", "all_to_all"):
+        return None
+    entries = [e for e in entries if _inputs(e) and _outputs(e)]
+    if not entries:
+        return None
+    given, room = [_given(e) for e in entries], [_room(e) for e in entries]
+    if name == "all_to_all" and (None in given or None in room):
+        return _totals(entries)
+    for giver, gives in zip(entries, given, strict=True):
+        for taker, takes in zip(entries, room, strict=True):
+            if gives is None or takes is None or giver.ranks != taker.ranks:
+                continue
+            there, here = gives[giver.ranks.index(taker.rank)], takes[taker.ranks.index(giver.rank)]
+            if there != here:
+                return _unequal(giver, taker, there, here)
+    return None
+
+
+def _given(e: Operation) -> list[int] | None:
+    """Elements that a rank gives to each member of the group."""
+    n, ins = len(e.ranks), _inputs(e)
+    if canonical(e.name) == "all_gather":
+        return [_count(ins)] * n
+    return _per_rank(ins, n, known=canonical(e.name) != "all_to_all")
+
+
+def _room(e: Operation) -> list[int] | None:
+    """Elements that a rank makes room for from each member of the group."""
+    n, outs = len(e.ranks), _outputs(e)
+    if canonical(e.name) == "reduce_scatter":
+        return [_count(outs)] * n
+    return _per_rank(outs, n, known=canonical(e.name) != "all_to_all")
+
+
+def _per_rank(regions: Sequence[Region], n: int, known: bool) -> list[int] | None:
+    if len(regions) == n:
+        return [prod(r.shape) for r in regions]
+    return [_count(regions) // n] * n if known else None
+
+
+def _own_list(e: Operation, part: Region, wholes: Sequence[Region]) -> str | None:
+    n, name = len(e.ranks), canonical(e.name)
+    verb = "gathers into" if name.endswith("gather") else "scatters"
+    if len(wholes) != n:
+        length = counted(len(wholes), "tensor")
+        return (
+            f"rank {e.rank} {verb} a list of {length} in {name}{at_line(e.place)}: it needs one for each of {n} ranks."
+        )
+    odd = next((r for r in wholes if (prod(r.shape), r.dtype) != (prod(part.shape), part.dtype)), None)
+    if odd is None:
+        return None
+    return (
+        f"rank {e.rank} {verb} {size(odd.shape, odd.dtype)} beside {size(part.shape, part.dtype)} in "
+        f"{name}{at_line(e.place)}: every tensor of the list must be like the single one."
+    )
+
+
+def _totals(entries: Sequence[Operation]) -> str | None:
+    given, room = sum(_count(_inputs(e)) for e in entries), sum(_count(_outputs(e)) for e in entries)
+    if len(entries) < len(entries[0].ranks) or given == room:
+        return None
+    return (
+        f"{listed(e.rank for e in entries)} give {given} elements in all_to_all{at_line(entries[0].place)} and make "
+        f"room for {room}: what all ranks give and what they take must be equal."
+    )
+
+
+def _unequal(giver: Operation, taker: Operation, given: int, room: int) -> str:
+    name = f"{canonical(giver.name)}{at_line(giver.place)}"
+    if giver.rank == taker.rank:
+        return (
+            f"rank {giver.rank} gives itself {given} elements in {name} and makes room for {room}: both must be equal."
+        )
+    return (
+        f"rank {giver.rank} gives rank {taker.rank} {given} elements in {name}, "
+        f"rank {taker.rank} makes room for {room}{at_line(taker.place)}: both must be equal."
+    )
+
+
+def _inputs(e: Operation) -> list[Region]:
+    return [r for r in e.regions if r.role != "out"]
+
+
+def _outputs(e: Operation) -> list[Region]:
+    return [r for r in e.regions if r.role != "in"]
+
+
+def _count(regions: Sequence[Region]) -> int:
+    return sum(prod(r.shape) for r in regions)
+
+
+def _words(regions: Sequence[Region]) -> str:
+    first = size(regions[0].shape, regions[0].dtype)
+    return first if len(regions) == 1 else f"{len(regions)} tensors"

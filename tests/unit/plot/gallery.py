@@ -1,0 +1,24 @@
+"""One figure of every kind, for what holds of all of them."""
+
+from __future__ import annotations
+
+from kit.plot import bandwidth_figure, memory_figure, timeline_figure, traffic_figure
+from kit.plot.figure import Figure
+from kit.topics.data_parallel.figures import loss_figure, overlap_figure, scaling_figure
+from kit.topics.zero.figures import stage_figures
+from tests.topics.data_parallel.unit import test_loss_figure, test_overlap_figure, test_scaling_figure
+from tests.topics.zero.unit import test_stage_figures
+from tests.traces import example
+from tests.unit.plot import test_bandwidth, test_memory
+
+FIGURES: dict[str, Figure] = {
+    "timeline": timeline_figure(example.held_ring()),
+    "timeline of a past": timeline_figure(example.ring(4), 12, example.ring(4)),
+    "traffic": traffic_figure(example.via_root()),
+    "memory": memory_figure(test_memory.two(), test_memory.FORMULAS),
+    "bandwidth": bandwidth_figure(test_bandwidth.sweep(), link=test_bandwidth.LINK),
+    "overlap": overlap_figure(test_overlap_figure.settings()),
+    "scaling": scaling_figure(test_scaling_figure.WEAK, test_scaling_figure.PREDICTED),
+    "losses": loss_figure({"1 rank": test_loss_figure.ALONE, "4 ranks": test_loss_figure.TOGETHER}),
+    "stages": stage_figures(test_stage_figures.runs(), test_stage_figures.P)[0][2],
+}
