@@ -9,8 +9,27 @@ from pathlib import Path
 import pytest
 
 from kit.clusters.request import checked
-from kit.run import current
+from kit.run import current, cursor, record, session
 from kit.run.live import LiveRunner
+
+NEVER = 1000.0  # s: longer than a test may take, so what ends has not ended because its time was up
+MOTIONS = ("step", "over", "into", "out", "to_collective", "to_line", "finish")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_hurry() -> Iterator[None]:
+    """Motions and recorded runs wait for ranks that run as long as a test says, or for ever: a busy machine is slow,
+    not wrong.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (session, record):
+            patch.setattr(module, "PATIENCE", NEVER)
+        for motion in MOTIONS:
+            function = getattr(session.Session, motion)
+            *others, timeout = function.__defaults__
+            assert timeout == cursor.PATIENCE
+            patch.setattr(function, "__defaults__", (*others, NEVER))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -79,12 +79,16 @@ class RunThreads:
 
 @dataclass(frozen=True)
 class Run:
-    """Begin a task. When stepping, the ranks come to stand before its first line, which is a motion of its own."""
+    """Begin a task. When stepping, the ranks come to stand before its first line, which is a motion of its own.
+
+    patience: ns for which ranks that run are waited for. That motion is over then, wherever they are; a recorded run in
+    which others can never go on is judged without them.
+    """
 
     task: Task
     arguments: tuple[bytes, ...]  # by rank
+    patience: int
     motion: int = 0
-    patience: int = 0  # ns after which the motion is over, wherever the ranks are
 
 
 @dataclass(frozen=True)

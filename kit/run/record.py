@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Accounting = Mapping[str, tuple[str, ...]]
 Formula = float | Mapping[str, float]  # bytes; or several of them, each with its name
+PATIENCE = 3.0  # s that ranks that run are waited for once others can never go on
 LAST_WORDS = 0.5  # s after a verdict in which ranks may still end by themselves
 
 
@@ -110,7 +111,10 @@ class _Run:
         self.lost: str | None = None
         self.news = threading.Condition()
         self.scheduler = cluster.scheduler
-        self.number = self.scheduler.begin(self.package, "record", world, self._hear, account=account)
+        patience = int(PATIENCE * 1e9)
+        self.number = self.scheduler.begin(
+            self.package, "record", world, self._hear, patience=patience, account=account
+        )
 
     def wait(self) -> None:
         """Until it is over. A Ctrl-C ends the run on the ranks and is raised again."""

@@ -65,12 +65,12 @@ class RunScheduler:
         size: int,
         handler: Handler,
         *,
+        patience: int,
         account: Mapping[str, tuple[str, ...]] | None = None,
         motion: int = 0,
-        patience: int = 0,
     ) -> int:
         """Starts a run on the first `size` ranks; its messages go to `handler` in the connection's thread. Returns
-        its number. account: see `Task`; motion, patience: see `Run`.
+        its number. account: see `Task`; patience, motion: see `Run`.
         """
         self._make_way()
         self.cluster.ensure_running()
@@ -82,7 +82,7 @@ class RunScheduler:
             self._run, self._handler, self._left = run, handler, set(range(size))
         links = self.links.of(self.cluster.folder) if self.links is not None else None
         task = task_of(package, run, mode, size, store, links, account)
-        self.cluster.connection.send(Run(task, package.arguments, motion, patience))
+        self.cluster.connection.send(Run(task, package.arguments, patience, motion))
         return run
 
     def _have_all(self) -> None:

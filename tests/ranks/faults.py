@@ -64,10 +64,18 @@ def exits(x: torch.Tensor) -> None:
     dist.all_reduce(x)
 
 
-def endless(x: torch.Tensor) -> None:
+def endless(x: torch.Tensor, sign: str | None = None) -> None:
+    if sign is not None and dist.get_rank() == 0:
+        open(sign, "x").close()
     while dist.get_rank() == 1:
         x = x + 1
     dist.all_reduce(x)
+
+
+def clash_beside_an_endless_loop(x: torch.Tensor) -> None:
+    while dist.get_rank() == 1:
+        x = x + 1
+    operations(x)
 
 
 def long_in_c(x: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import psutil
 
 M = TypeVar("M")
+LIMIT = 60.0  # s; on a busy machine all takes its time
 
 
 def alive(pids: Iterable[int]) -> list[int]:
@@ -23,7 +24,7 @@ def alive(pids: Iterable[int]) -> list[int]:
     return found
 
 
-def until(truth: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(truth: Callable[[], Any], seconds: float = LIMIT) -> Any:
     """Waits for something to become true; the last value it had."""
     deadline = time.monotonic() + seconds
     while not (value := truth()) and time.monotonic() < deadline:
@@ -38,7 +39,7 @@ class Listener:
         self.heard: list[Any] = []
         self.stop = connection.subscribe(self.heard.append)
 
-    def wait(self, kind: type[M], seconds: float = 10.0) -> M:
+    def wait(self, kind: type[M], seconds: float = LIMIT) -> M:
         """The first message of a kind."""
         found: M = until(lambda: next((message for message in self.heard if isinstance(message, kind)), None), seconds)
         assert found, f"no {kind.__name__} among {self.heard}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kit.clusters.coordinator.matching import ANY
@@ -18,71 +18,57 @@ if TYPE_CHECKING:
 class HangDetector:
     """The reports of the ranks of a recorded run: every operation issued, and the one each waits in."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._operations: dict[int, tuple[Operation, ...]] = {}
+        self._together: dict[str, list[Operation]] = {}  # by match, in the order of ranks
         self._waits: dict[int, int] = {}
-        self._ended: set[int] = set()
-        self._asked: set[int] = set()  # ranks whose answer is worth waiting for
-        self._patient = True
+        self._complete: set[int] = set()  # ranks that have told of all their operations
 
-    def hear(
-        self,
-        rank: int,
-        operations: tuple[Operation, ...],
-        waiting: int | None,
-        answer: bool = True,
-        ended: bool = False,
-    ) -> None:
-        """`answer`: the rank was asked; without that it speaks up by itself, every half second of a wait."""
-        self._patient = answer or waiting is None or self._waits.get(rank) != waiting
-        if not self._patient:
-            self._asked.clear()  # it spoke up for the same wait before: whoever has not answered by now cannot
-        self._asked.discard(rank)
+    def hear(self, rank: int, operations: tuple[Operation, ...], waiting: int | None) -> bool:
+        """Whether this is news: what a rank said before it ended may be heard after its end."""
+        if rank in self._complete:
+            return False
         self._operations[rank] = operations
         self._waits.pop(rank, None)
         if waiting is not None:
             self._waits[rank] = waiting
-        if ended:
-            self._ended.add(rank)
+        self._together = defaultdict(list)
+        for _, issued in sorted(self._operations.items()):
+            for operation in issued:
+                self._together[operation.match].append(operation)
+        return True
 
-    def ask(self, able: Container[int]) -> list[int]:
-        """The ranks that could say something new, among those able to; the verdict waits for their answers."""
-        silent = [r for r in range(self._size) if r in able and r not in self._ended and r not in self._waits]
-        if self._patient:
-            self._asked.update(silent)
-        return silent
+    def hear_all(self, rank: int, operations: tuple[Operation, ...]) -> None:
+        """Of a rank that has ended."""
+        self.hear(rank, operations, None)
+        self._complete.add(rank)
+
+    def is_held(self, rank: int) -> bool:
+        """Whether a rank waits in what others have not come to, or cannot end; any other may be going on already."""
+        return rank in self._waits and (bool(self.missing(rank)) or self._clash(rank) is not None)
 
     def missing(self, rank: int) -> tuple[int, ...]:
         """Who has not issued their part of what `rank` waits in."""
-        operation = self._operations[rank][self._waits[rank]]
+        operation = self._waited(rank)
         if operation.peer == ANY:
             others = (r for r in operation.ranks if r != rank)
             return tuple(others) if not self._has_message_for(operation) else ()
-        there = {op.rank for ops in self._operations.values() for op in ops if op.match == operation.match}
+        there = {op.rank for op in self._together[operation.match]}
         parts = operation.ranks if operation.peer is None else (operation.rank, operation.peer)
         return tuple(r for r in parts if r not in there)
 
     def verdict(self, states: Sequence[RankState]) -> str | None:
         """Why the ranks that wait can never go on, or None while they may."""
-        if not self._waits or self._asked:
-            return None
-        together: dict[str, list[Operation]] = defaultdict(list)
-        for operations in self._operations.values():
-            for operation in operations:
-                together[operation.match].append(operation)
-        for rank, index in sorted(self._waits.items()):
-            entries = together[self._operations[rank][index].match]
-            sentence = disagreement(sorted(entries, key=lambda op: op.rank)) if len(entries) > 1 else None
-            if sentence is not None:
-                return None if self._patient and self._may_come(entries) else sentence
+        clashes = (self._clash(rank) for rank in sorted(self._waits))
         missing = {r: self.missing(r) for r in self._waits}
-        return deadlock(states, {r: m for r, m in missing.items() if m})
+        return next(filter(None, clashes), None) or deadlock(states, {r: m for r, m in missing.items() if m})
 
-    def _may_come(self, entries: Sequence[Operation]) -> bool:
-        """Whether a rank that has not issued its part still runs: said of all its ranks the sentence is clearer."""
-        there = {op.rank for op in entries} | self._ended | self._waits.keys()
-        return not there.issuperset(entries[0].ranks)
+    def _waited(self, rank: int) -> Operation:
+        return self._operations[rank][self._waits[rank]]
+
+    def _clash(self, rank: int) -> str | None:
+        """What the parts known of the operation that a rank waits in disagree on."""
+        return disagreement(self._together[self._waited(rank).match])
 
     def _has_message_for(self, receive: Operation) -> bool:
         taken: Counter[str] = Counter()

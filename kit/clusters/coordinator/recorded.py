@@ -1,4 +1,9 @@
-"""Coordinating a recorded run: ranks run at full speed, and one that waits for long has all others asked."""
+"""Coordinating a recorded run: ranks run at full speed, and one that waits for long has all others asked.
+
+As in a stepped run, it is judged once no rank can go on, so that a sentence speaks of all whom it is about. A rank that
+computes for long, or cannot answer, is waited for no longer than the run's patience, from when there is something to
+say.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +43,22 @@ if TYPE_CHECKING:
 class RecordedRun(CoordinatedRun):
     def __init__(self, order: Run, ranks: Sequence[RankStatus], sight: Sight, out: Outbox, now: int) -> None:
         super().__init__(order.task.run, ranks, sight, out)
-        self._hangs = HangDetector(len(ranks))
+        self._hangs = HangDetector()
+        self._patience = order.patience
+        self._judged_by: int | None = None  # when others have been waited for long enough
+        self._concluded = False
         for rank, status in enumerate(ranks):
             if status.gone or status.suspended:  # nothing else would come of that rank
                 self._conclude((died if status.gone else held_up)(rank, status.detail), now)
                 return
+
+    @property
+    def deadline(self) -> int | None:
+        return self._judged_by
+
+    def tick(self, now: int) -> None:
+        if self._judged_by is not None and now >= self._judged_by:
+            self._judge(now)
 
     def hear(self, message: RunOrder | RunNews, now: int) -> None:
         match message:
@@ -58,6 +74,7 @@ class RecordedRun(CoordinatedRun):
                 self._judge(now)
             case Unloaded():
                 self.unloaded(message)
+                self._judge(now)
             case Ended():
                 self._out.to_kernel(message)
             case Move() | Posted() | Waits() | Operated():
@@ -77,14 +94,15 @@ class RecordedRun(CoordinatedRun):
         return self._hangs.missing(rank)
 
     def _ended(self, news: Operations) -> None:
-        self._hangs.hear(news.rank, news.operations, None, ended=True)
+        self._hangs.hear_all(news.rank, news.operations)
         if self._ranks[news.rank].phase == "waiting":  # what it waited in has ended after all; its stop is on the way
             self._ranks[news.rank].phase = "running"
         self._out.to_kernel(news)
 
     def _report(self, news: Report) -> None:
         """The first that waits for long makes all the others report too."""
-        self._hangs.hear(news.rank, news.operations, news.waiting, news.answer)
+        if not self._hangs.hear(news.rank, news.operations, news.waiting):
+            return
         status = self._ranks[news.rank]
         if status.phase in ("running", "waiting"):
             place = news.place or status.place
@@ -94,15 +112,26 @@ class RecordedRun(CoordinatedRun):
                 operation = news.operations[news.waiting]
                 status.wait_in(operation_words(operation), operation.issued, place)
         self._out.to_kernel(news)
-        if news.waiting is not None:
-            able = [rank for rank, status in enumerate(self._ranks) if not status.gone and not status.suspended]
-            for rank in self._hangs.ask(able):
+        if news.waiting is not None and not news.answer:
+            for rank in self._undecided():
                 self._out.to_rank(rank, ReportPlease(self.id))
 
+    def _undecided(self) -> list[int]:
+        """Who may still come to what others wait in."""
+        return [r for r, status in enumerate(self._ranks) if status.under_way and not self._hangs.is_held(r)]
+
     def _judge(self, now: int) -> None:
+        if self._concluded:
+            return
         sentence = self._hangs.verdict(self.states(now))
-        if sentence is not None:
+        if sentence is None:
+            self._judged_by = None
+            return
+        if self._judged_by is None:
+            self._judged_by = now + self._patience
+        if now >= self._judged_by or not self._undecided():
             self._conclude(sentence, now)
 
     def _conclude(self, sentence: str, now: int, last: Operation | None = None) -> None:
+        self._judged_by, self._concluded = None, True
         self._out.to_kernel(Verdict(self.id, sentence, self.states(now), last))

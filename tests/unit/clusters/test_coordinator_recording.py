@@ -20,6 +20,8 @@ from kit.protocol.messages import (
 from kit.trace.facts import Memory, Operation, Stop
 from tests.unit.clusters.test_coordinator import NOW, Seen, at, operation, task
 
+PATIENCE = 50
+
 
 class Recording:
     """A coordinator of three ranks that run one recorded function."""
@@ -27,22 +29,35 @@ class Recording:
     def __init__(self) -> None:
         self.sight = Seen()
         self.coordinator = Coordinator(3, self.sight)
-        self.coordinator.hear(Run(task(mode="record"), (b"",) * 3), NOW)
+        self.coordinator.hear(Run(task(mode="record"), (b"",) * 3, PATIENCE), NOW)
 
-    def report(self, rank: int, *issued: Operation, waiting: int | None, answer: bool = False) -> list[Delivery]:
-        return self.coordinator.hear(Report(1, rank, issued, waiting, at(6), answer), NOW)
+    def report(
+        self, rank: int, *issued: Operation, waiting: int | None, answer: bool = False, now: int = NOW
+    ) -> list[Delivery]:
+        return self.coordinator.hear(Report(1, rank, issued, waiting, at(6), answer), now)
 
     def end(self, rank: int, *issued: Operation) -> list[Delivery]:
         out = self.coordinator.hear(Operations(1, rank, issued), NOW)
         stop = Stop(rank, 0, 7, (), Memory(0, 0, ""))
         return out + self.coordinator.hear(AtStop(1, rank, "finished", stop, {}, (0, 7)), NOW)
 
+    def loses_patience(self) -> list[Delivery]:
+        deadline = self.coordinator.next_deadline
+        assert deadline is not None
+        assert verdicts(self.coordinator.tick(deadline - 1)) == []
+        return self.coordinator.tick(deadline)
+
     def lost(self, rank: int, detail: str) -> list[Delivery]:
         return self.coordinator.hear(RankLost(0, rank, detail), NOW)
 
 
+def asked(deliveries: list[Delivery]) -> list[int]:
+    assert all(delivery.message == ReportPlease(1) for delivery in deliveries if isinstance(delivery, ForRank))
+    return [delivery.rank for delivery in deliveries if isinstance(delivery, ForRank)]
+
+
 def begins(coordinator: Coordinator, size: int = 3) -> list[Delivery]:
-    return coordinator.hear(Run(task(2, "record", size), (b"",) * 3), NOW)
+    return coordinator.hear(Run(task(2, "record", size), (b"",) * 3, PATIENCE), NOW)
 
 
 def verdicts(deliveries: list[Delivery]) -> list[str]:
@@ -54,7 +69,7 @@ def test_a_long_wait_asks_the_others_before_it_is_judged() -> None:
     game = Recording()
     game.end(1)
     out = game.report(0, operation(0), waiting=0)
-    assert [delivery for delivery in out if isinstance(delivery, ForRank)] == [ForRank(2, ReportPlease(1))]
+    assert asked(out) == [2]
     assert verdicts(out) == []
     assert verdicts(game.report(2, operation(2), waiting=0)) == [
         "Deadlock: ranks 0, 2 wait in all_reduce (line 6); rank 1 finished without it."
@@ -65,28 +80,60 @@ def test_a_rank_that_cannot_answer_does_not_hold_the_verdict_for_ever() -> None:
     game = Recording()
     game.end(1)
     game.report(0, operation(0), waiting=0)
-    assert verdicts(game.report(0, operation(0), waiting=0)) == [
+    assert verdicts(game.report(0, operation(0), waiting=0, now=NOW + PATIENCE - 1)) == []
+    assert verdicts(game.loses_patience()) == [
         "Deadlock: rank 0 waits in all_reduce (line 6); rank 1 finished without it."
     ]
+    assert game.coordinator.next_deadline is None
 
 
-def test_an_answer_is_no_second_complaint() -> None:
+def test_a_disagreement_is_said_of_all_who_come_to_it() -> None:
     game = Recording()
     game.report(0, operation(0), waiting=0)
     game.report(2, operation(2, name="broadcast"), waiting=0)
-    out = game.report(0, operation(0), waiting=0, answer=True)
-    assert verdicts(out) == [], "rank 1 was asked and has not answered yet"
+    for now in range(NOW, NOW + PATIENCE, 10):  # however often the others complain meanwhile
+        assert verdicts(game.report(1, waiting=None, answer=True, now=now)) == [], "rank 1 has not got there yet"
+        assert verdicts(game.report(0, operation(0), waiting=0, now=now)) == []
     (sentence,) = verdicts(game.report(1, operation(1), waiting=0, answer=True))
     assert "ranks 0, 1 call all_reduce" in sentence and "rank 2 calls broadcast" in sentence
+    assert game.coordinator.next_deadline is None, "it is said once"
 
 
-def test_a_disagreement_is_said_of_a_rank_that_still_runs_too_unless_it_takes_its_time() -> None:
+def test_a_disagreement_is_said_without_a_rank_that_takes_its_time() -> None:
     game = Recording()
     game.report(0, operation(0), waiting=0)
     game.report(2, operation(2, name="broadcast"), waiting=0, answer=True)
-    assert verdicts(game.report(1, waiting=None, answer=True)) == [], "rank 1 has not got there yet"
-    (early,) = verdicts(game.report(0, operation(0), waiting=0))
+    (early,) = verdicts(game.loses_patience())
     assert "rank 0 calls all_reduce" in early and "rank 1" not in early
+
+
+def test_a_rank_seen_in_a_wait_that_may_be_over_is_asked_again_and_waited_for() -> None:
+    game = Recording()
+    first, second = operation(1), operation(1, 1, match="0/c/1")
+    game.report(1, first, waiting=0)
+    game.report(0, operation(0), operation(0, 1, match="0/c/1"), waiting=1)
+    clash = operation(2, 1, name="broadcast", match="0/c/1")
+    out = game.report(2, operation(2), clash, waiting=1)
+    assert asked(out) == [1] and verdicts(out) == [], "all have come to what rank 1 waited in"
+    (sentence,) = verdicts(game.report(1, first, second, waiting=1, answer=True))
+    assert "ranks 0, 1 call all_reduce" in sentence and "rank 2 calls broadcast" in sentence
+
+
+def test_patience_begins_anew_when_what_was_to_be_said_has_not_come_true() -> None:
+    game = Recording()
+    game.end(1)
+    game.report(0, operation(0), waiting=0)
+    assert game.coordinator.next_deadline == NOW + PATIENCE
+    game.report(0, operation(0), waiting=None, answer=True)
+    assert game.coordinator.next_deadline is None
+
+
+def test_what_a_rank_said_before_its_end_is_not_heard_after_it() -> None:
+    game = Recording()
+    game.end(1, operation(1))
+    assert game.report(1, waiting=None) == []
+    assert verdicts(game.report(0, operation(0), waiting=0)) == []
+    assert verdicts(game.end(2, operation(2))) == []
 
 
 def test_a_slow_rank_is_no_deadlock() -> None:

@@ -35,7 +35,7 @@ def test_ranks_that_compute_are_not_idle_and_heartbeats_are_no_computation() -> 
 
 def test_a_run_at_full_speed_is_not_idle_until_its_last_rank_has_ended() -> None:
     activity = Activity(0.0)
-    activity.said(Run(task(1, "record", 2), (b"", b"")), 0.0)
+    activity.said(Run(task(1, "record", 2), (b"", b""), 0), 0.0)
     assert activity.look(100.0, cpu=0.0) == 0.0
     activity.heard(Ended(1, 0, True), 110.0)
     assert activity.look(200.0, cpu=0.0) == 0.0
@@ -46,12 +46,12 @@ def test_a_run_at_full_speed_is_not_idle_until_its_last_rank_has_ended() -> None
 @pytest.mark.parametrize("end", [Forked(1, ()), HostLost()], ids=lambda end: type(end).__name__)
 def test_a_run_whose_ranks_are_gone_keeps_nothing_awake(end: ToKernel) -> None:
     activity = Activity(0.0)
-    activity.said(Run(task(1, "record", 2), (b"", b"")), 0.0)
+    activity.said(Run(task(1, "record", 2), (b"", b""), 0), 0.0)
     activity.heard(end, 10.0)
     assert activity.look(100.0, cpu=0.0) == 90.0
 
 
 def test_a_session_that_nobody_moves_is_idle() -> None:
     activity = Activity(0.0)
-    activity.said(Run(task(1, "step", 2), (b"", b"")), 0.0)
+    activity.said(Run(task(1, "step", 2), (b"", b""), 0), 0.0)
     assert activity.look(100.0, cpu=0.0) == 100.0
