@@ -141,7 +141,7 @@ def compare(ranks: int, rounds: int) -> list[Figure]:
     return [
         ratio(f"{ranks} ranks, from nothing to the first all-reduce", "recorded", "first", 0.35, took),
         ratio("the same through ipyparallel's own view", "viewed", "first", 0.35, took),
-        ratio("memory of all its processes (PSS)", "memory", "memory", 0.45,
+        ratio("memory of all its processes (PSS)", "memory", "memory", 0.38,
               f"plain ipyparallel, {theirs['memory'] / 1e6:.0f} MB"),
         seconds("reset() after a kill, to the next all-reduce", "after_kill", 1.5),
         seconds("reset() after a deadlock, to the next all-reduce", "after_deadlock", 1.5),
