@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from functools import partial
 from importlib import import_module
@@ -18,6 +15,7 @@ import papermill
 import pytest
 
 from kit import resources
+from tests.launch import as_torchrun
 
 LABS = resources.shipped().notebooks()
 every_lab = pytest.mark.parametrize("path", LABS, ids=lambda path: path.stem)
@@ -62,26 +60,6 @@ def exercises(path: Path) -> int:
     return sum("@exercise(" in "".join(cell["source"]) for cell in cells)
 
 
-def torchrun(script: Path, world: int) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        str(world),
-        script.name,
-    ]
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LOCKSTEP_SOLUTIONS")
-    }
-    done = subprocess.run(
-        command, cwd=script.parent, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @every_lab
 def test_solved(path, lab_ranks, tmp_path, monkeypatch):
     notebook = run(path, lab_ranks, tmp_path, monkeypatch, solutions=True)
@@ -90,7 +68,7 @@ def test_solved(path, lab_ranks, tmp_path, monkeypatch):
     (name,) = re.findall(r'\.export\("(\w+\.py)"\)', "".join(notebook["cells"][-1]["source"]))
     script, promises = tmp_path / name, promises_of(path)
     assert not re.search(r"^\s*(import|from) kit\b", script.read_text(encoding="utf-8"), re.MULTILINE)
-    assert re.search(promises.script(lab_ranks), torchrun(script, lab_ranks))
+    assert re.search(promises.script(lab_ranks), as_torchrun(script, lab_ranks))
     if lab_ranks == 3:
         promises.solved(partial(said, notebook))
 

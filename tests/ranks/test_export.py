@@ -27,6 +27,7 @@ from kit.run.export import script, write
 from kit.topics.collectives import reference as collectives
 from kit.topics.collectives.reference import ring_all_gather as gather_all
 from kit.topics.data_parallel.reference import BucketedDDP
+from tests import launch
 
 SCALE = 3
 TABLE = {"half": 0.5, "none": None, "shape": (2, 1)}
@@ -117,12 +118,11 @@ def first(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def run(command: list[str], env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A process that finds torch, and no kit."""
-    (cwd / "kit.py").write_text("raise ImportError('an exported script imports kit')")
-    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    clean |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **env}
-    return subprocess.run(command, env=clean, cwd=cwd, capture_output=True, text=True, timeout=90)
+def forked(text: str, folder: Path, ranks: int = 2) -> str:
+    """What the script says on `ranks` ranks that are started as torchrun starts them."""
+    path = folder / "exported.py"
+    path.write_text(text)
+    return launch.as_torchrun(path, ranks)
 
 
 def torchrun(text: str, folder: Path, ranks: int = 2) -> str:
@@ -135,7 +135,10 @@ def torchrun(text: str, folder: Path, ranks: int = 2) -> str:
         f"--nproc-per-node={ranks}",
         "exported.py",
     ]
-    done = run(command, {}, folder)
+    (folder / "kit.py").write_text("raise ImportError('an exported script imports kit')")
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    clean |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(command, env=clean, cwd=folder, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr + text
     return done.stdout
 
@@ -143,14 +146,15 @@ def torchrun(text: str, folder: Path, ranks: int = 2) -> str:
 def test_the_ring_runs_under_torchrun(tmp_path: Path) -> None:
     text = script(collectives.ring_all_reduce, (per_rank([torch.full((4,), 10.0**r) for r in range(2)]),), world=2)
     assert "import kit" not in text and "from kit" not in text
-    spoken = torchrun(text, tmp_path).strip().splitlines()
-    assert spoken == ["ring_all_reduce on 2 ranks (gloo, cpu); rank 0 has tensor([11., 11., 11., 11.])"]
+    want = "ring_all_reduce on 2 ranks (gloo, cpu); rank 0 has tensor([11., 11., 11., 11.])"
+    assert torchrun(text, tmp_path).strip() == want
+    assert forked(text, tmp_path).strip() == want, "the other tests start ranks like torchrun"
 
 
 def test_helpers_classes_constants_and_closures_come_along(tmp_path: Path) -> None:
     x = per_rank([torch.tensor([1.0, 2.0]), torch.tensor([5.0, 6.0])])
     text = script(everything, (x, Settings(0.1), MODEL), {"note": 'it\'s "quoted"'}, world=2)
-    spoken = torchrun(text, tmp_path)
+    spoken = forked(text, tmp_path)
     want = [[20.0, 26.0], [0, 1], 5, [4, 3], "CALM", 0.1, 2.0, (2, 1), 'it\'s "quoted"']
     assert spoken.strip().endswith(f"rank 0 has {want}")
 
@@ -164,20 +168,20 @@ def trains() -> float:
 def test_names_that_our_rooms_lend_each_other_are_defined_once(tmp_path: Path) -> None:
     text = script(trains, world=2)
     assert text.count("\nGroup = ") == 1 and "import kit" not in text and "from kit" not in text
-    assert torchrun(text, tmp_path).strip().endswith("rank 0 has 3.0")
+    assert forked(text, tmp_path).strip().endswith("rank 0 has 3.0")
 
 
 def test_code_with_a_group_of_its_own_keeps_it(tmp_path: Path) -> None:
     text = script(lecture, world=2)
     assert text.count("init_process_group(") == 1 and text.count("destroy_process_group(") == 1
-    assert torchrun(text, tmp_path).strip().endswith("rank 0 has 3")
+    assert forked(text, tmp_path).strip().endswith("rank 0 has 3")
 
 
 def test_large_tensors_are_drawn_alike_or_by_rank(tmp_path: Path) -> None:
     many = per_rank([torch.randn(100), torch.randn(100)])
     text = script(sums, (many, torch.randn(70, 2)), world=2)
     assert "too many to write" in text
-    total, agree, rows = eval(torchrun(text, tmp_path).split("rank 0 has ")[1])
+    total, agree, rows = eval(forked(text, tmp_path).split("rank 0 has ")[1])
     seeds = [torch.randn((100,), generator=torch.Generator().manual_seed(100 + rank)) for rank in range(2)]
     assert total == pytest.approx(float(sum(seeds).sum()), abs=1e-4)
     assert (agree, rows) == (1.0, 70.0)
@@ -192,25 +196,24 @@ def test_large_tensors_are_drawn_alike_or_by_rank(tmp_path: Path) -> None:
     ],
     ids=["OpenMPI", "MPICH", "PALS"],
 )
-def test_the_environment_of_mpiexec_is_read(tmp_path: Path, names: tuple[str, ...], free_port: int) -> None:
+def test_the_environment_of_mpiexec_is_read(tmp_path: Path, names: tuple[str, ...]) -> None:
     text = script(collectives.tree_all_reduce, (per_rank([torch.tensor(1), torch.tensor(20)]),), world=2)
-    (tmp_path / "exported.py").write_text(text)
-    children = []
-    for rank in range(2):
-        env = dict(zip(names, map(str, (rank, 2, rank, 2)), strict=True))
-        clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        clean |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "MASTER_PORT": str(free_port), **env}
-        command = [sys.executable, "exported.py"]
-        children.append(subprocess.Popen(command, env=clean, cwd=tmp_path, stdout=-1, stderr=-1, text=True))
-    answers = [child.communicate(timeout=60) for child in children]
-    assert [child.returncode for child in children] == [0, 0], answers
-    assert answers[0][0].strip() == "tree_all_reduce on 2 ranks (gloo, cpu); rank 0 has 21" and answers[1][0] == ""
+    path = tmp_path / "exported.py"
+    path.write_text(text)
+    port = str(launch.free_port())
+    environments = [
+        dict(zip(names, map(str, (rank, 2, rank, 2)), strict=True)) | {"MASTER_PORT": port} for rank in range(2)
+    ]
+    first, second = launch.launch(path, environments)
+    assert (first.code, second.code) == (0, 0), (first, second)
+    assert first.said.strip() == "tree_all_reduce on 2 ranks (gloo, cpu); rank 0 has 21" and second.said == ""
 
 
 def test_another_number_of_ranks_is_refused_in_words(tmp_path: Path) -> None:
-    (tmp_path / "exported.py").write_text(script(first, (per_rank([1, 2, 3]),), world=3))
-    done = run([sys.executable, "exported.py"], {}, tmp_path)
-    assert done.returncode == 1 and "the arguments are for 3 ranks, not 1" in done.stderr
+    path = tmp_path / "exported.py"
+    path.write_text(script(first, (per_rank([1, 2, 3]),), world=3))
+    (done,) = launch.launch(path, [{}])
+    assert done.code == 1 and "the arguments are for 3 ranks, not 1" in done.complained
 
 
 def test_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +237,7 @@ def test_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     text = script(main.body, (torch.tensor([1.0]), main.Step(3), main.batch), world=2)
     assert "from math import floor as down\n" in text
     assert "factor = torch.arange(100.0)\n" in text, "a large constant is made as the cell made it"
-    assert torchrun(text, tmp_path).strip().endswith("rank 0 has ([8.0], 2, 19900.0, 7)")
+    assert forked(text, tmp_path).strip().endswith("rank 0 has ([8.0], 2, 19900.0, 7)")
 
 
 def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
@@ -250,12 +253,3 @@ def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
     for words, call in refused:
         with pytest.raises(ValueError, match=words):
             call()
-
-
-@pytest.fixture
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
