@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kit.run import per_rank
     from kit.run.errors import RankError
     from kit.run.runner import Options as options  # said as a function: kit.options(ranks=2).record(fn)
-    from kit.trace import Trace
+    from kit.trace.trace import Trace
 
 __all__ = [
     "NotAttempted",
@@ -46,7 +46,7 @@ __all__ = [
 _HOMES = {
     "NotAttempted": ("kit.grade", "NotAttempted"),
     "RankError": ("kit.run.errors", "RankError"),
-    "Trace": ("kit.trace", "Trace"),
+    "Trace": ("kit.trace.trace", "Trace"),
     "exercise": ("kit.grade.answers", "exercise"),
     "hint": ("kit.grade", "hint"),
     "options": ("kit.run.runner", "Options"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kit.run.links import SlowLinks
     from kit.run.record import Recording
     from kit.run.runner import Runner
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 shown.look_in("kit.panels.results")
 

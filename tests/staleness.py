@@ -9,7 +9,7 @@ from kit import resources
 from kit.resources import assets
 from kit.run.recordings.cell import calls, digest
 from kit.run.recordings.index import FILE, SWEEP, Entry, RecordingIndex, load, remedy
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 
 
 def complaints(notebook: Path, folder: Path | None = None) -> list[str]:

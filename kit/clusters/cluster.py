@@ -7,20 +7,16 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from kit.clusters.connection import Connection
 from kit.clusters.errors import ClusterError
 from kit.clusters.idle import IdleWatch, checked_minutes
 from kit.clusters.lifecycle import START_SECONDS, Lifecycle, client_that_lists
+from kit.clusters.report import Report, report
 from kit.clusters.request import Request
 from kit.protocol.messages import Found
 from kit.trace.text import counted
-
-if TYPE_CHECKING:
-    from kit.clusters.connection import Connection
-    from kit.clusters.report import Report
-    from kit.clusters.request import Request
-    from kit.protocol.messages import Found
 
 
 class Cluster:
@@ -85,7 +81,7 @@ class Cluster:
                 if not self.running:
                     self._life.begin_again()
             if self._idle is not None:
-                self._idle.touched()
+                self._idle.note()
         return self
 
     def reset(self, preload: Sequence[str] = ()) -> Self:
@@ -120,13 +116,16 @@ class Cluster:
         with self._lock:
             self._refuse_stopped()
             self._end_watch()
-            self._idle = None if wish is None else IdleWatch(self, wish, self._fall_asleep)
+            self._idle = None if wish is None else self._watched(wish)
         return self
 
     @property
     def idle_minutes(self) -> float | None:
         """After how many minutes without a run it stops itself; None: never."""
         return None if self._idle is None else self._idle.minutes
+
+    def _watched(self, minutes: float) -> IdleWatch:
+        return IdleWatch(minutes, self.connection, lambda: self.pids, self._fall_asleep)
 
     def _end_watch(self) -> None:
         if self._idle is not None:
@@ -147,7 +146,7 @@ class Cluster:
         self._life.begin()
         self._asleep = ""
         if self._idle is not None:
-            self._idle = IdleWatch(self, self._idle.minutes, self._fall_asleep)
+            self._idle = self._watched(self._idle.minutes)
         return True
 
     def __enter__(self) -> Self:
@@ -203,10 +202,7 @@ class Cluster:
     @property
     def processes(self) -> tuple[int, ...]:
         """Process ids of everything that runs for this cluster: agent, controller and its heart monitor, ranks."""
-        launched, lost = self._life.launched, self.lost
-        if launched is None:
-            return ()
-        return (*launched.processes(), *(pid for rank, pid in enumerate(self.pids) if rank not in lost))
+        return self._life.processes()
 
     @property
     def folder(self) -> Path:
@@ -218,9 +214,7 @@ class Cluster:
     @property
     def found(self) -> Found:
         """What the agent found on its host and decided."""
-        found = self._life.state.found
-        assert found is not None, "every started cluster has heard it"
-        return found
+        return self._life.found
 
     @property
     def backend(self) -> str:
@@ -239,9 +233,8 @@ class Cluster:
 
     def report(self) -> Report:
         """What was found: hosts, ranks, the device of each, backend, memory, links; as text, card or fields."""
-        from kit.clusters.report import report
-
-        return report(self)
+        self.ensure_running()
+        return report(self._life)
 
     def __repr__(self) -> str:
         if self._life.launched is None:

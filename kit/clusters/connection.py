@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kit.protocol.messages import HostLost, ToHost, ToKernel
-
-if TYPE_CHECKING:
-    from kit.protocol.wire import Channel
+from kit.protocol.wire import Channel
 
 _log = logging.getLogger(__name__)
 

@@ -10,12 +10,9 @@ import os
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from kit.clusters.request import Request
 from kit.trace.text import counted
-
-if TYPE_CHECKING:
-    from kit.clusters.request import Request
 
 NATIVE = {"cuda": "nccl", "xpu": "xccl"}
 

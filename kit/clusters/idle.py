@@ -6,16 +6,15 @@ whose ranks do not compute. A session whose ranks stand still while nobody moves
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
+import psutil
+
+from kit.clusters.connection import Connection
 from kit.protocol.messages import Ended, Forked, HostLost, RankLost, Run, ToHost, ToKernel, Unloaded
-
-if TYPE_CHECKING:
-    from kit.clusters.cluster import Cluster
 
 BUSY = 0.1  # of one core: more than the ranks' heartbeats take
 LOOKS = 20  # in the time after which a cluster stops
@@ -42,26 +41,18 @@ class Activity:
         self._cpu = 0.0
         self._looked = now
 
-    def said(self, message: ToHost, now: float) -> None:
-        """The kernel asks something of the ranks."""
-        self._since = now
-        if isinstance(message, Run):
-            self._recorded = set(range(message.task.size)) if message.task.mode == "record" else set()
-
-    def heard(self, message: ToKernel, now: float) -> None:
-        """Something came from the host."""
+    def note(self, now: float, message: ToHost | ToKernel | None = None) -> None:
+        """The kernel asks something of the ranks, something comes from the host, or a person uses the cluster."""
         self._since = now
         match message:
+            case Run(task):
+                self._recorded = set(range(task.size)) if task.mode == "record" else set()
             case Ended() | Unloaded() | RankLost():
                 self._recorded.discard(message.rank)
             case Forked() | HostLost():
                 self._recorded.clear()
             case _:
                 return  # a sign of life like any other
-
-    def touched(self, now: float) -> None:
-        """A person used the cluster in another way."""
-        self._since = now
 
     def look(self, now: float, cpu: float) -> float:
         """Seconds it has been idle. `cpu`: seconds the ranks have computed in their life."""
@@ -75,20 +66,21 @@ class Activity:
 class IdleWatch:
     """A thread that looks at a cluster now and then and calls `stop(minutes)` once, when it was idle for so long."""
 
-    def __init__(self, cluster: Cluster, minutes: float, stop: Callable[[float], None]) -> None:
+    def __init__(
+        self, minutes: float, connection: Connection, pids: Callable[[], Iterable[int]], stop: Callable[[float], None]
+    ) -> None:
         self.minutes = minutes
-        self._cluster = cluster
+        self._pids = pids
         self._stop = stop
         self._lock = threading.Lock()
         self._activity = Activity(time.monotonic())
         self._over = threading.Event()
-        connection = cluster.connection
-        self._leave = (connection.subscribe(self._heard), connection.subscribe_to_sent(self._said))
+        self._leave = (connection.subscribe(self.note), connection.subscribe_to_sent(self.note))
         threading.Thread(target=self._watch, daemon=True, name="stop the cluster when idle").start()
 
-    def touched(self) -> None:
+    def note(self, message: ToHost | ToKernel | None = None) -> None:
         with self._lock:
-            self._activity.touched(time.monotonic())
+            self._activity.note(time.monotonic(), message)
 
     def end(self) -> None:
         if self._over.is_set():
@@ -97,17 +89,9 @@ class IdleWatch:
         for leave in self._leave:
             leave()
 
-    def _heard(self, message: ToKernel) -> None:
-        with self._lock:
-            self._activity.heard(message, time.monotonic())
-
-    def _said(self, message: ToHost) -> None:
-        with self._lock:
-            self._activity.said(message, time.monotonic())
-
     def _watch(self) -> None:
         while not self._over.wait(self.minutes * 60 / LOOKS):
-            cpu = sum(map(_cpu_seconds, self._cluster.pids))
+            cpu = sum(map(_cpu_seconds, self._pids()))
             with self._lock:
                 idle = self._activity.look(time.monotonic(), cpu)
             if idle >= self.minutes * 60:
@@ -118,8 +102,7 @@ class IdleWatch:
 def _cpu_seconds(pid: int) -> float:
     """Seconds a process has computed; 0 when it is gone."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return float(times.user + times.system)

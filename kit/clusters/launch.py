@@ -12,15 +12,13 @@ import socket
 import sys
 import threading
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kit.clusters.folder import RunFolder
 from kit.clusters.processes import Process, children
 from kit.clusters.request import LOOPBACK, Request, Settings, free_port
+from kit.protocol.messages import ToHost, ToKernel
 from kit.protocol.wire import Channel
-
-if TYPE_CHECKING:
-    from kit.protocol.messages import ToHost, ToKernel
 
 CONTROLLER = (
     "--HeartMonitor.period=200",  # registration waits for a heartbeat: this is most of ipyparallel's start

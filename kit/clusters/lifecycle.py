@@ -6,18 +6,16 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kit.clusters.connection import Connection
 from kit.clusters.errors import ClusterError, Unavailable
 from kit.clusters.launch import Launched
 from kit.clusters.progress import Progress
+from kit.clusters.request import Request
 from kit.clusters.state import ClusterState
-from kit.protocol.messages import RankLost, Refused, Reset, Shutdown, ToKernel
+from kit.protocol.messages import Found, RankLost, Refused, Reset, Shutdown, ToKernel
 from kit.trace.text import counted
-
-if TYPE_CHECKING:
-    from kit.clusters.request import Request
 
 START_SECONDS = 60.0
 RESET_SECONDS = 20.0
@@ -40,6 +38,19 @@ class Lifecycle:
         """False when ended, or when the controller or the agent was lost."""
         return self.launched is not None and not self.state.agent_lost and not self.state.controller_lost
 
+    @property
+    def found(self) -> Found:
+        """What the agent found on its host and decided."""
+        assert self.state.found is not None, "every started cluster has heard it"
+        return self.state.found
+
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of everything that runs for this cluster: agent, controller and its heart monitor, ranks."""
+        if self.launched is None:
+            return ()
+        ranks = (pid for rank, pid in sorted(self.state.pids.items()) if rank not in self.state.lost)
+        return (*self.launched.processes(), *ranks)
+
     def begin(self) -> None:
         """Starts all processes and waits for the ranks. ValueError or ClusterError says why it cannot be."""
         progress = Progress()
@@ -54,9 +65,9 @@ class Lifecycle:
             self.end()
             raise
         self.started_in = progress.seconds()
-        assert self.state.found is not None
-        devices, backend = " ".join(dict.fromkeys(self.state.found.devices)), self.state.found.backend
-        progress.done(f"{counted(self.request.ranks, 'rank')} on {devices}, {backend} · {self.started_in:.1f} s")
+        devices = " ".join(dict.fromkeys(self.found.devices))
+        words = f"{counted(self.request.ranks, 'rank')} on {devices}, {self.found.backend}"
+        progress.done(f"{words} · {self.started_in:.1f} s")
 
     def fork_anew(self, preload: Sequence[str] = ()) -> bool:
         """Has the agent kill all ranks and fork new ones, which find `preload` imported.

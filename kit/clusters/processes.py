@@ -106,15 +106,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # real-time signals have no names
         return f"signal {number}"
-
-
-def proportional_memory(pid: int) -> int | None:
-    """Bytes of memory that are this process's share (PSS: shared pages divided by their users); None when gone."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as lines:
-            for line in lines:
-                if line.startswith("Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    return None

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import psutil
 
 from kit.clusters.allocation import Allocation, allocation
+from kit.clusters.lifecycle import Lifecycle
 from kit.clusters.links import INTERFACE, Link, gpu_topology, links
-from kit.clusters.processes import proportional_memory
 from kit.clusters.system import memory, size_text
 from kit.tables import html_facts, text_facts
 from kit.trace.text import counted
-
-if TYPE_CHECKING:
-    from kit.clusters.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +92,33 @@ class Report:
         return lines
 
 
-def report(cluster: Cluster) -> Report:
+def report(life: Lifecycle) -> Report:
     """Reads the facts of a running cluster now."""
-    cluster.ensure_running()
-    found = cluster.found
+    state, found = life.state, life.found
     total, available = memory()
     name = platform.node()
-    lost = cluster.lost
-    ranks = tuple(
-        RankFacts(rank, pid, name, found.devices[rank], proportional_memory(pid), lost.get(rank, ""))
-        for rank, pid in enumerate(cluster.pids)
-    )
     topology = gpu_topology() if any(device.startswith("cuda") for device in found.devices) else {}
     return Report(
         hosts=(Host(name, len(os.sched_getaffinity(0)), total, available, found.accelerators),),
-        ranks=ranks,
+        ranks=tuple(
+            RankFacts(rank, pid, name, found.devices[rank], _memory_share(pid), state.lost.get(rank, ""))
+            for rank, pid in sorted(state.pids.items())
+        ),
         backend=found.backend,
         interface=INTERFACE,
         links=links(found.devices, found.backend, topology),
-        memory=sum(proportional_memory(pid) or 0 for pid in cluster.processes),
+        memory=sum(_memory_share(pid) or 0 for pid in life.processes()),
         software=f"{found.build}, Python {platform.python_version()}",
-        generation=cluster.generation,
-        started_in=cluster.started_in,
+        generation=state.generation,
+        started_in=life.started_in,
         notes=found.notes,
         job=allocation(),
     )
+
+
+def _memory_share(pid: int) -> int | None:
+    """Bytes of memory that are this process's share (PSS: shared pages divided by their users); None when gone."""
+    try:
+        return int(psutil.Process(pid).memory_full_info().pss)
+    except psutil.Error:
+        return None

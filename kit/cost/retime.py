@@ -14,9 +14,10 @@ from functools import partial
 from kit.cost import network
 from kit.cost.network import USUAL, Algorithm
 from kit.trace.clocks import Cost, Run, retimed
-from kit.trace.facts import Operation, RankTrace, Trace
+from kit.trace.facts import Operation, RankTrace
 from kit.trace.text import canonical, is_message
-from kit.trace.traffic import nbytes, whole_buffer
+from kit.trace.trace import Trace
+from kit.trace.traffic import message_bytes, whole_buffer
 
 
 def predicted_trace(
@@ -47,8 +48,7 @@ def predicted_trace(
 def _nanoseconds(algorithms: Mapping[str, Algorithm], latency: float, bandwidth: float, op: Operation) -> int:
     name = canonical(op.name)
     if is_message(name):
-        size = nbytes(op.regions) if op.regions else op.payload
-        return round(1e9 * network.message(size, latency, bandwidth))
+        return round(1e9 * network.message(message_bytes(op), latency, bandwidth))
     if name not in algorithms:
         raise ValueError(f"no cost is known for {name!r}: name one in algorithms={{{name!r}: ...}}")
     return round(1e9 * algorithms[name](len(op.ranks), whole_buffer(op), latency, bandwidth))

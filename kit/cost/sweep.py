@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kit import shown
 from kit.cost import network
 from kit.cost.link import Fit, Link, fit_link, formula_of
 from kit.cost.network import Algorithm
 from kit.tables import html_table, text_table
-
-if TYPE_CHECKING:
-    from kit.cost.network import Algorithm
 
 VERSION = 1
 Pair = Link | tuple[float, float]  # latency in s, bandwidth in bytes per second

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from kit.cost import network
 from kit.cost.schedules import SCHEDULES, Ints, Round
-from kit.trace.facts import Meta, Operation, RankTrace, Trace
+from kit.trace.facts import Meta, Operation, RankTrace
+from kit.trace.trace import Trace
 
 Floats = npt.NDArray[np.float64]
 Timed = tuple[Round, Floats, Floats]  # the round, when each of its messages began, when it ended

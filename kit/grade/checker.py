@@ -19,7 +19,7 @@ from kit.grade.verdict import Verdict, remember
 from kit.grade.words import joined
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 _UNATTEMPTED = "kit.grade: not attempted"
 

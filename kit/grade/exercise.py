@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 Stage = Literal["values", "traffic", "cost"]
 

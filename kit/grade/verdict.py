@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kit.grade.words import html_of, size
 from kit.plot.palette import COMMUNICATE, RANKS, rank_color, text_on
-from kit.trace.facts import Operation, Trace
+from kit.trace.facts import Operation
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.grade.exercise import Stage

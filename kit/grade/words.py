@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from kit.trace.text import counted as counted
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Operation, Trace
+    from kit.trace.facts import Operation
+    from kit.trace.trace import Trace
 
 
 def joined(items: Iterable[object]) -> str:

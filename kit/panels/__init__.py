@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from kit.panels.figure import FigurePanel
     from kit.panels.motions import SessionView
     from kit.panels.stepping import SteppingPanel
-    from kit.trace.facts import Trace
     from kit.trace.memory import Holdings
+    from kit.trace.trace import Trace
 
 
 def stepping_panel(session: SessionView, predicted: Trace | Callable[[Trace], Trace] | None = None) -> SteppingPanel:

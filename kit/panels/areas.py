@@ -28,7 +28,7 @@ from kit.trace.text import counted
 
 if TYPE_CHECKING:
     from kit.panels.page_bridge import PageFacts
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 FOLLOW = "follow the code"
 

@@ -22,7 +22,7 @@ from kit.plot.markup import heading
 
 if TYPE_CHECKING:
     from kit.plot import Diagram, Figure
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 PATIENCE = 6.0  # seconds until a Bokeh view that has not answered is taken for missing
 _said: set[str] = set()

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kit.trace.facts import ENDED_PHASES
+from kit.trace.facts import ENDED
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Position, Trace
+    from kit.trace.facts import Position
+    from kit.trace.trace import Trace
 
 
 class SessionView(Protocol):
@@ -57,7 +58,7 @@ class Motions:
     @property
     def settled(self) -> bool:
         """Whether no rank can go on: each has finished, failed or died."""
-        return self.newest >= 0 and all(state.phase in ENDED_PHASES for state in self.session.state)
+        return self.newest >= 0 and all(state.phase in ENDED for state in self.session.state)
 
     def start(self) -> None:
         self.session.seek(0)

@@ -11,7 +11,7 @@ from kit.run.comparison import Comparison
 from kit.run.cursor import TraceCursor
 from kit.run.errors import RankError
 from kit.run.record import Formula, MemoryRecording, Recording
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.cost.sweep import Pair

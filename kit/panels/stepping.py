@@ -16,7 +16,8 @@ from kit.panels.transport import Transport
 from kit.plot import words_text
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Position, Trace
+    from kit.trace.facts import Position
+    from kit.trace.trace import Trace
 
 PLAY_EVERY = 0.4  # seconds between two steps of Play
 

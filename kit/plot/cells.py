@@ -12,7 +12,8 @@ from kit.plot.moment import is_done, issued, pending, position_at
 from kit.trace.text import canonical
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Operation, Region, TensorFact, Trace
+    from kit.trace.facts import Operation, Region, TensorFact
+    from kit.trace.trace import Trace
 
 Span = tuple[int, int, int]  # (storage, first element, one past the last)
 

@@ -16,7 +16,8 @@ from kit.trace.match import send_and_receive
 from kit.trace.text import canonical, is_message, size
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Operation, Region, Trace
+    from kit.trace.facts import Operation, Region
+    from kit.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from kit.trace.text import canonical
 if TYPE_CHECKING:
     from mermaid.flowchart import Link, Node
 
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 
 def flowchart(trace: Trace, position: int) -> Diagram:

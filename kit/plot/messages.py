@@ -12,7 +12,8 @@ from kit.plot.moment import position_at
 from kit.trace.text import canonical, named
 
 if TYPE_CHECKING:
-    from kit.trace.facts import RankState, Trace
+    from kit.trace.facts import RankState
+    from kit.trace.trace import Trace
 
 WIDTH = 460
 _LETTERS = 20  # of a variable's name on an arrow

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Frame, Operation, Place, Position, RankState, Trace
+    from kit.trace.facts import Frame, Operation, Place, Position, RankState
+    from kit.trace.trace import Trace
 
 
 def position_at(trace: Trace, position: int) -> Position:

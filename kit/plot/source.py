@@ -19,7 +19,8 @@ from kit.plot.moment import Standing, position_at, standing
 from kit.trace.text import named
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Position, Source, Trace
+    from kit.trace.facts import Position, Source
+    from kit.trace.trace import Trace
 
 LINE = 18  # px, the height of a row of code
 _LEAST, _MOST = 8, 20  # rows shown without scrolling

@@ -11,8 +11,9 @@ from kit.plot.exchange import region_label
 from kit.plot.markup import chip, escape, heading, rank_class
 from kit.plot.moment import pending, position_at
 from kit.plot.variables import Held, default_name, holdings, item_label, tensor_names
-from kit.trace.facts import Summary, TensorFact, Trace
+from kit.trace.facts import Summary, TensorFact
 from kit.trace.text import size
+from kit.trace.trace import Trace
 
 __all__ = ["tensor_names", "tensors_height", "tensors_html"]
 

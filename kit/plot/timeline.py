@@ -14,8 +14,8 @@ from kit.plot.messages import messages_height
 from kit.trace.text import duration
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Trace
     from kit.trace.timeline import Span
+    from kit.trace.trace import Trace
 
 KINDS = ("compute", "communicate", "wait", "held")
 _VERBS = {"compute": "computes", "communicate": "communicates", "wait": "waits", "held": "held"}

@@ -11,7 +11,7 @@ from kit.plot.figure import Axes, Axis, Boxes, Column, Figure, pixels, values
 from kit.plot.markup import size_text
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 Kind = Literal["payload", "algorithmic", "wire"]
 KINDS: dict[Kind, str] = {

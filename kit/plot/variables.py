@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from kit.plot.moment import position_at, scope
 
 if TYPE_CHECKING:
-    from kit.trace.facts import TensorFact, Trace
+    from kit.trace.facts import TensorFact
+    from kit.trace.trace import Trace
 
 _ITEM = re.compile(r"(.*)\[(\d+)\]$", re.DOTALL)
 _SINGULAR = ("blocks", "buckets", "chunks", "grads", "parts", "pieces", "shards", "slices", "tiles")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from kit.plot.markup import chip, escape
 from kit.plot.moment import position_at
-from kit.trace.text import advice, clause, details
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Position, RankState, Trace
+    from kit.trace.facts import Position, RankState
+    from kit.trace.trace import Trace
 
 _TROUBLE = ("waiting", "failed", "dead", "stopped")
 
@@ -32,7 +32,7 @@ def words_text(trace: Trace, position: int) -> str:
     """The same as plain text, a line per rank and the verdict."""
     moment = position_at(trace, position)
     lines = [
-        f"rank {state.rank} " + " · ".join((clause(state), *_quiet(moment, state, last_print(trace, state))))
+        f"rank {state.rank} " + " · ".join((state.clause, *_quiet(moment, state, last_print(trace, state))))
         for state in moment.states
     ]
     return "\n".join([*lines, moment.verdict] if moment.verdict else lines)
@@ -48,7 +48,7 @@ def last_print(trace: Trace, state: RankState) -> str:
 
 
 def _line(moment: Position, state: RankState, held: Collection[int], printed: str) -> str:
-    head, quiet = clause(state), " · ".join(_quiet(moment, state, printed))
+    head, quiet = state.clause, " · ".join(_quiet(moment, state, printed))
     mood = ' class="ls-bad"' if state.phase in _TROUBLE else ""
     whole = escape(" · ".join(part for part in (f"rank {state.rank} {head}", quiet) if part))
     return (
@@ -59,4 +59,4 @@ def _line(moment: Position, state: RankState, held: Collection[int], printed: st
 
 def _quiet(moment: Position, state: RankState, printed: str) -> tuple[str, ...]:
     said = f"printed: {printed}" if printed else ""
-    return tuple(part for part in (*details(state), advice(moment, state.rank), said) if part)
+    return tuple(part for part in (*state.details, moment.advice(state.rank), said) if part)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
+from kit.probe.links.throttle import Throttle
 from kit.probe.operations import READERS, OperationCall
-
-if TYPE_CHECKING:
-    from kit.probe.links.throttle import Throttle
 
 NAME = "lockstep"
 CONFIG = f"cpu:{NAME},cuda:{NAME}"

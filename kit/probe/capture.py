@@ -8,18 +8,16 @@ import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
+from kit.probe.code import Code
 from kit.probe.operations import dtype_name
 from kit.probe.torch_private import storage_number
 from kit.trace.facts import Frame, Memory, Summary, TensorFact
-
-if TYPE_CHECKING:
-    from kit.probe.code import Code
 
 SMALL = 256  # elements that are copied whole
 HEAD = 8

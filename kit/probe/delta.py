@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-if TYPE_CHECKING:
-    from kit.trace.facts import Frame, TensorFact
+from kit.trace.facts import Frame, TensorFact
 
 
 class Encoder:

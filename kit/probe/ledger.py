@@ -7,15 +7,13 @@ import threading
 import time
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kit.probe.blackbox import Blackbox
+from kit.probe.code import Code
 from kit.probe.operations import OperationCall, Seen, dtype_name, payload_of, reduce_name, region
 from kit.trace.facts import Operation, Place
 from kit.trace.text import POINT_TO_POINT
-
-if TYPE_CHECKING:
-    from kit.probe.blackbox import Blackbox
-    from kit.probe.code import Code
 
 
 @dataclass(eq=False, slots=True)

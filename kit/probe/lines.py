@@ -6,12 +6,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from kit.probe.blackbox import Blackbox
-    from kit.probe.code import Code
-    from kit.protocol.messages import How
+from kit.probe.blackbox import Blackbox
+from kit.probe.code import Code
+from kit.protocol.messages import How
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,15 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import torch
 
 from kit.probe.deferred import DeferredWork
 from kit.probe.ledger import Entry, wait_began
+from kit.probe.operations import OperationCall
 from kit.probe.run import Run, making_of_group
 from kit.protocol.messages import Posted
-
-if TYPE_CHECKING:
-    import torch
-
-    from kit.probe.operations import OperationCall
 
 
 class MismatchedOperation(RuntimeError):

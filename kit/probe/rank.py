@@ -5,13 +5,13 @@ The main thread is left to the ipyparallel engine.
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -36,12 +36,8 @@ from kit.protocol.messages import (
     ToRank,
     Unloaded,
 )
+from kit.protocol.wire import Channel
 from kit.trace.facts import Failure
-
-if TYPE_CHECKING:
-    import mmap
-
-    from kit.protocol.wire import Channel
 
 TICK = 0.1  # s between looks at a run that may stand still
 

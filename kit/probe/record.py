@@ -8,20 +8,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.blocked import BlockedDetector
 from kit.probe.ledger import Entry, wait_began
+from kit.probe.operations import OperationCall
 from kit.probe.run import Run, making_of_group
 from kit.probe.torch_private import at_end_of_backward, backward_number
 from kit.protocol.messages import Operations, Report
-
-if TYPE_CHECKING:
-    from kit.probe.backend import Launch, ObservedGroup
-    from kit.probe.operations import OperationCall
 
 PATIENCE = 0.5  # s in one wait before the coordinator is asked whether it can end
 REPEAT = 0.5  # s between two such questions

@@ -9,7 +9,8 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any
 
 import cloudpickle
 import torch
@@ -17,6 +18,8 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
 from kit.probe import capture, shipping
+from kit.probe.backend import Launch, ObservedGroup
+from kit.probe.blackbox import Blackbox
 from kit.probe.capture import Capture
 from kit.probe.code import Code
 from kit.probe.delta import Encoder
@@ -26,12 +29,6 @@ from kit.probe.operations import OperationCall
 from kit.probe.output import Printed
 from kit.protocol.messages import AtStop, Begin, RunNews
 from kit.trace.facts import Failure, Frame, Phase, Place, Stop
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from kit.probe.backend import Launch, ObservedGroup
-    from kit.probe.blackbox import Blackbox
 
 _PROBE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

@@ -11,24 +11,22 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.blocked import BlockedDetector
 from kit.probe.deferred import DeferredWork
+from kit.probe.ledger import Entry
 from kit.probe.lines import Lines, Motion
+from kit.probe.operations import OperationCall
 from kit.probe.posted import PostedWork, PostingRun
 from kit.probe.run import RunAborted
 from kit.protocol.messages import Go, Operated, Refuse, Waits
 from kit.protocol.messages import Launch as LaunchOrder
-
-if TYPE_CHECKING:
-    from kit.probe.backend import Launch, ObservedGroup
-    from kit.probe.ledger import Entry
-    from kit.probe.operations import OperationCall
-    from kit.trace.facts import Place
+from kit.trace.facts import Place
 
 FUTURE_WAIT = 0.15  # s blocked in C++ before a future that was handed out counts as waited for
 

@@ -10,8 +10,9 @@ import functools
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,9 +20,6 @@ import torch.distributed.distributed_c10d as c10d
 
 from kit.probe.backend import CONFIG, Watch, connected_group, register
 from kit.probe.peers import only_ours
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 PATIENCE = timedelta(days=7)  # ranks may stand still for as long as a person thinks; the coordinator finds hangs
 _SEEN = ("gloo", "nccl", "undefined", "cpu:gloo,cuda:nccl")

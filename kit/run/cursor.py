@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kit import shown
-from kit.trace.facts import Position, Trace
+from kit.trace.facts import Position
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.protocol.messages import How

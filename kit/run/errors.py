@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kit import shown
-from kit.trace.text import sentence
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Failure, Position, Trace
+    from kit.trace.facts import Failure, Position
+    from kit.trace.trace import Trace
 
 
 class RankError(RuntimeError):
@@ -53,9 +53,9 @@ def what_went_wrong(position: Position) -> str:
         if error is not None and (error.kind == "RunAborted" or someone_died and _connection_lost(error)):
             continue  # what the others suffered when one went
         if state.phase == "failed" and error is not None:
-            told.setdefault(error.message, sentence(state) if error.kind != "MismatchedOperation" else error.message)
+            told.setdefault(error.message, str(state) if error.kind != "MismatchedOperation" else error.message)
         elif state.phase in ("dead", "stopped") and position.verdict is None:
-            told[f"{state.phase} {state.rank}"] = sentence(state)
+            told[f"{state.phase} {state.rank}"] = str(state)
     if position.verdict:
         told.setdefault(position.verdict, position.verdict)
     return "\n".join(told.values())

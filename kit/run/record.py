@@ -15,8 +15,9 @@ from kit.run.errors import RankError, what_went_wrong, with_traceback
 from kit.run.meta import describe
 from kit.run.recorder import Recorder
 from kit.run.results import format_results
-from kit.trace.facts import Position, RankState, Trace
+from kit.trace.facts import Position, RankState
 from kit.trace.match import disagreement
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.run.live import LiveRunner

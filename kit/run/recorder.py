@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kit.probe.delta import Decoder
 from kit.protocol.messages import AtStop, Operated, Operations, Posted, Report
 from kit.resources import reference_label
-from kit.trace.facts import (
-    Account,
-    Meta,
-    Mode,
-    Operation,
-    Output,
-    Pass,
-    Place,
-    Position,
-    RankTrace,
-    Source,
-    Stop,
-    Trace,
-)
+from kit.trace.facts import Account, Meta, Mode, Operation, Output, Pass, Place, Position, RankTrace, Source, Stop
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.probe.shipping import Package

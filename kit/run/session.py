@@ -32,7 +32,8 @@ from kit.run.meta import describe
 from kit.run.recorder import Recorder
 from kit.run.scheduler import Replaced
 from kit.run.targets import line_to_stop_at
-from kit.trace.facts import ENDED_PHASES, Position, RankState, Trace
+from kit.trace.facts import ENDED, Position, RankState
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.run.links import SlowLinks
@@ -105,7 +106,7 @@ class Session(Steppable):
     def live(self) -> bool:
         newest = self._recorder.positions[-1]
         at_newest = self._position == len(self._recorder.positions) - 1
-        return self.ended is None and at_newest and any(s.phase not in ENDED_PHASES for s in newest.states)
+        return self.ended is None and at_newest and any(s.phase not in ENDED for s in newest.states)
 
     @property
     def results(self) -> list[Any]:
@@ -161,7 +162,7 @@ class Session(Steppable):
         with self._moving:
             newest = self._recorder.positions[-1]
             self._position = len(self._recorder.positions) - 1
-            if all(s.phase in ENDED_PHASES for s in newest.states):
+            if all(s.phase in ENDED for s in newest.states):
                 return newest
             if self.ended is not None:
                 raise RuntimeError(
@@ -229,7 +230,7 @@ class Session(Steppable):
 
     def _note_loss(self, why: str) -> None:
         newest = self._recorder.positions[-1]
-        dead = tuple(s if s.phase in ENDED_PHASES else replace(s, phase="dead", detail=why) for s in newest.states)
+        dead = tuple(s if s.phase in ENDED else replace(s, phase="dead", detail=why) for s in newest.states)
         self._recorder.add(Position("agent lost", dead, why))
 
     def _tell_listeners(self) -> None:

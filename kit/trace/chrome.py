@@ -7,22 +7,22 @@ names ('M'). Times are microseconds.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from kit.trace.facts import Trace
-    from kit.trace.timeline import Span
+from kit.trace.facts import Record
+from kit.trace.match import messages
+from kit.trace.timeline import Span
 
 LANES = 1000  # track number = rank * LANES + lane
 
 
-def events(trace: Trace) -> list[dict[str, Any]]:
+def events(record: Record, spans: Sequence[Span]) -> list[dict[str, Any]]:
     """A track per rank (and one for each lane of hidden communication), a slice per span, an arrow per message."""
-    spans = trace.spans()
-    sizes = {op.match: op.payload for rank in trace.ranks for op in rank.operations}
-    found = [_name("process_name", 0, f"{trace.meta.function} · {trace.meta.mode}")]
-    for rank in range(trace.meta.world):
+    sizes = {op.match: op.payload for rank in record.ranks for op in rank.operations}
+    found = [_name("process_name", 0, f"{record.meta.function} · {record.meta.mode}")]
+    for rank in range(record.meta.world):
         lanes = {span.lane for span in spans if span.rank == rank} | {0}
         for lane in sorted(lanes):
             track = rank * LANES + lane
@@ -31,16 +31,16 @@ def events(trace: Trace) -> list[dict[str, Any]]:
                 {"ph": "M", "pid": 0, "tid": track, "name": "thread_sort_index", "args": {"sort_index": track}}
             )
     found += [_slice(span, sizes.get(span.match or "")) for span in spans]
-    return found + _flows(trace, spans)
+    return found + _flows(record, spans)
 
 
-def write(trace: Trace, path: str | Path) -> Path:
-    """Write the events of a trace as a JSON file; returns its path. Raises OSError where that cannot be done."""
+def write(record: Record, spans: Sequence[Span], path: str | Path) -> Path:
+    """Write the events as a JSON file; returns its path. Raises OSError where that cannot be done."""
     path = Path(path)
     content = {
-        "traceEvents": events(trace),
+        "traceEvents": events(record, spans),
         "displayTimeUnit": "ms",
-        "otherData": {"function": trace.meta.function, "mode": trace.meta.mode, "backend": trace.meta.backend},
+        "otherData": {"function": record.meta.function, "mode": record.meta.mode, "backend": record.meta.backend},
     }
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
@@ -70,11 +70,11 @@ def _slice(span: Span, payload: int | None) -> dict[str, Any]:
     }
 
 
-def _flows(trace: Trace, spans: tuple[Span, ...]) -> list[dict[str, Any]]:
+def _flows(record: Record, spans: Sequence[Span]) -> list[dict[str, Any]]:
     """An arrow from the sender's slice to the receiver's: an arrow must begin and end inside a slice to be drawn."""
     moving = {(span.rank, span.match): span for span in reversed(spans) if span.match and span.kind == "communicate"}
     found: list[dict[str, Any]] = []
-    for number, message in enumerate(trace.messages()):
+    for number, message in enumerate(messages(record)):
         source = moving.get((message.source, message.match))
         target = moving.get((message.destination, message.match))
         if target is None:

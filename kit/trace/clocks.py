@@ -12,15 +12,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from kit.trace.facts import Operation, RankTrace, Record
 from kit.trace.match import arrivals, is_complete
 from kit.trace.text import canonical
 
-if TYPE_CHECKING:
-    from kit.trace.facts import Operation, RankTrace, Trace
-
-Cost = Callable[["Operation"], int]  # nanoseconds from beginning to end of this rank's part, once all have arrived
+Cost = Callable[[Operation], int]  # nanoseconds from beginning to end of this rank's part, once all have arrived
 
 
 @dataclass(slots=True)
@@ -56,14 +53,14 @@ class Active:
         return self.until(end) - self.until(start) if self.intervals else end - start
 
 
-def blocked_operation(trace: Trace, rank: int) -> tuple[Operation | None, int] | None:
+def blocked_operation(record: Record, rank: int) -> tuple[Operation | None, int] | None:
     """The operation a rank waits in at the last position and since when (nanoseconds); None if it does not wait."""
-    if not trace.positions or rank >= len(trace.positions[-1].states):
+    if not record.positions or rank >= len(record.positions[-1].states):
         return None
-    state = trace.positions[-1].states[rank]
+    state = record.positions[-1].states[rank]
     if state.phase != "waiting":
         return None
-    pending = [op for op in trace.ranks[rank].operations if op.ended is None and op.error is None]
+    pending = [op for op in record.ranks[rank].operations if op.ended is None and op.error is None]
     word = (state.operation or "").split(" ")[0]
     alike = [op for op in pending if op.name == word] or pending
     chosen = next((op for op in alike if op.peer in state.waiting_for), alike[-1] if alike else None)
@@ -71,9 +68,9 @@ def blocked_operation(trace: Trace, rank: int) -> tuple[Operation | None, int] |
     return (chosen, since) if since is not None else None
 
 
-def measured_cost(trace: Trace) -> Cost:
+def measured_cost(record: Record) -> Cost:
     """The durations that were measured, from the last arrival to the end of each rank's part."""
-    arrived = arrivals(trace)
+    arrived = arrivals(record)
 
     def cost(op: Operation) -> int:
         began = op.began if op.began is not None else arrived.get(op.match)
@@ -82,14 +79,14 @@ def measured_cost(trace: Trace) -> Cost:
     return cost
 
 
-def retimed(trace: Trace, cost: Cost, compute: float = 1.0, one_port: bool = False) -> list[Run]:
+def retimed(record: Record, cost: Cost, compute: float = 1.0, one_port: bool = False) -> list[Run]:
     """Every rank of a trace on virtual clocks that start at 0 together.
 
     cost: see `Cost`. compute: factor on the computing between operations (0: none). one_port: a rank sends one message
     at a time and receives one at a time, and takes part in one collective at a time, as alpha-beta models assume.
     Linear in the number of operations, but for one heap.
     """
-    return _Replay(trace, cost, compute, one_port).run()
+    return _Replay(record, cost, compute, one_port).run()
 
 
 @dataclass(slots=True)
@@ -103,30 +100,30 @@ class _Rank:
 
 
 class _Replay:
-    def __init__(self, trace: Trace, cost: Cost, compute: float, one_port: bool) -> None:
+    def __init__(self, record: Record, cost: Cost, compute: float, one_port: bool) -> None:
         self.cost, self.compute, self.one_port = cost, compute, one_port
-        self.parts = {_key(op): entries for entries in trace.by_match.values() for op in entries}
+        self.parts = {_key(op): entries for entries in record.by_match.values() for op in entries}
         self.issued: dict[tuple[int, int], int] = {}
         self.began: dict[tuple[int, int], int] = {}
         self.ended: dict[tuple[int, int], int] = {}
         self.waits: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.ready: list[tuple[int, int, tuple[int, int]]] = []
         self.free: dict[tuple[int, str], int] = {}
-        self.ranks = [self._prepare(trace, rank) for rank in trace.ranks]
+        self.ranks = [self._prepare(record, rank) for rank in record.ranks]
 
-    def _prepare(self, trace: Trace, rank: RankTrace) -> _Rank:
+    def _prepare(self, record: Record, rank: RankTrace) -> _Rank:
         events: list[tuple[int, int, Operation, int | None]] = []
         for op in rank.operations:
             events.append((op.issued, 0, op, None))
             events.extend((start, 1, op, end) for start, end in op.waits)
-        blocked = blocked_operation(trace, rank.rank)
+        blocked = blocked_operation(record, rank.rank)
         if blocked and blocked[0] is not None:
             events.append((max(blocked[1], blocked[0].issued), 1, blocked[0], None))
         events.sort(key=lambda event: (event[0], event[1], event[2].index))
         moments = [when for when, _, _, end in events] + [end for _, _, _, end in events if end is not None]
         moments += [moment for interval in rank.active for moment in interval]
         first, last = min(moments, default=0), max(moments, default=0)
-        if trace.meta.mode == "step" and rank.stops:
+        if record.meta.mode == "step" and rank.stops:
             first = rank.stops[0].time  # before its first stop a rank was being set up: not the learner's code
         return _Rank(Run(rank.rank), events, Active(rank.active), first, last)
 

@@ -1,27 +1,29 @@
-"""What happened on the ranks, as frozen facts, and the questions a trace of them answers.
+"""What happened on the ranks, as frozen facts.
 
 Everything Lockstep shows is a pure function of these records, so they are plain data: strings, integers, numpy arrays.
 Times are nanoseconds of the host's monotonic clock, sizes are bytes, ranks are global rank numbers. No torch here: a
-kernel, a view or a test can hold a trace without importing it. Modules that work an answer out stand below this one.
+kernel, a view or a test can hold a trace without importing it.
+
+`str()` of a state is the sentence a person reads; the words beside a picture and the text of an error say the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy.typing as npt
 
-from kit.trace import chrome, io, match, memory, timeline
-from kit.trace.overlap import Overlap, measure
-from kit.trace.text import is_message, sentence, sentences
-from kit.trace.traffic import Traffic, nbytes, received, sent
+from kit.trace.text import ANY, awaited, duration, named, operation_text
 
 Phase = Literal["paused", "running", "waiting", "finished", "failed", "stopped", "dead"]
-ENDED_PHASES = frozenset[Phase]({"finished", "failed", "dead"})  # phases that no motion changes
+ENDED: dict[Phase, str] = {  # phases that no motion changes, as said of a rank that others still wait for
+    "finished": "finished without it",
+    "failed": "failed without it",
+    "dead": "died without it",
+}
 Mode = Literal["step", "record", "predicted"]
 
 
@@ -41,6 +43,10 @@ class Place:
     file: str
     line: int
     function: str
+
+    def words(self, with_file: bool = False) -> str:
+        """'line 8', or 'line 8 of collectives.py' where more than one file is in play."""
+        return f"line {self.line} of {self.file.rpartition('/')[2]}" if with_file else f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,16 @@ class Operation:
     reduce: str | None = None  # SUM, AVG, ...
     error: str | None = None
 
+    @property
+    def words(self) -> str:
+        """With its other side, as `RankState.operation` holds it: 'recv from rank 3', 'reduce to rank 0'."""
+        return operation_text(self.name, self.peer, self.root)
+
+    @property
+    def at_line(self) -> str:
+        """' (line 8)', to follow a verb; nothing where the line is not known."""
+        return f" ({self.place.words()})" if self.place else ""
+
     def until(self, moment: int) -> Operation:
         """The operation as it was at a moment: what came later has not happened."""
         if self.ended is not None and self.ended <= moment and all(end <= moment for _, end in self.waits):
@@ -186,10 +202,16 @@ class Failure:
     traceback: str
     place: Place | None
 
+    @property
+    def first_line(self) -> str:
+        """'ValueError: boom'."""
+        lines = self.message.strip().splitlines()
+        return f"{self.kind}: {lines[0]}" if lines else self.kind
+
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """A rank as one sees it from outside. `str()` is the sentence a person reads."""
+    """A rank as one sees it from outside. `str()`: 'rank 0 waits in recv from rank 3 · line 8 · 1.9 s'."""
 
     rank: int
     phase: Phase
@@ -205,19 +227,89 @@ class RankState:
     detail: str = ""  # 'killed by SIGKILL', 'stopped by SIGSTOP'
 
     def __str__(self) -> str:
-        return sentence(self)
+        return " · ".join((f"rank {self.rank} {self.clause}", *self.details))
+
+    @property
+    def clause(self) -> str:
+        """What it does, without its number: 'waits in recv from rank 3', 'paused before line 5'."""
+        line = self.place.words() if self.place else None
+        match self.phase:
+            case "paused" if self.held:
+                return f"held before {line} by you" if line else "held by you"
+            case "paused":
+                return f"paused before {line}" if line else "has not begun"
+            case "waiting":
+                return f"waits in {self._awaited}"
+            case "running":
+                began = f"runs since {duration(self._elapsed)}" if self.since is not None else "runs"
+                return f"{began}, last seen at {line}" if line else began
+            case "failed":
+                where = f"failed at {line}" if line else "failed"
+                return f"{where}: {self.error.first_line}" if self.error else where
+            case "stopped":
+                signal = self.detail.removeprefix("stopped by ")
+                return f"is stopped{f' ({signal})' if signal else ''}: continue it or reset the cluster"
+            case "dead":
+                return f"died: {self.detail}" if self.detail else "died"
+            case "finished":
+                return "finished"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What stands after the clause, set apart by dots: line and length of a wait, the operation that is next."""
+        if self.phase == "waiting":
+            waited = duration(self._elapsed) if self._elapsed else None
+            return tuple(text for text in (self.place and self.place.words(), waited) if text)
+        if self.phase == "paused" and self.operation:
+            return (f"about to call {self.operation}",)
+        return ()
+
+    def holds_up(self, several: bool) -> str:
+        """What keeps those that wait for it waiting, after its name: 'is paused before line 5'. several: like it."""
+        if self.phase == "paused":
+            how = f"{'are' if several else 'is'} {'held' if self.held else 'paused'}"
+            return f"{how} before {self.place.words()}" if self.place else how
+        if self.phase == "waiting":
+            return f"{'wait' if several else 'waits'} in {self._awaited}"
+        if self.phase == "running":
+            return f"still {'run' if several else 'runs'}"
+        if self.phase == "stopped":
+            return f"{'are' if several else 'is'} stopped"
+        return ENDED[self.phase]
+
+    @property
+    def _awaited(self) -> str:
+        return awaited(self.operation or "an operation", self.waiting_for)
+
+    @property
+    def _elapsed(self) -> int:
+        return 0 if self.since is None or self.now is None else max(0, self.now - self.since)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One motion's outcome: where all ranks were when it returned."""
+    """One motion's outcome: where all ranks were when it returned. `str()`: a line for each, then the verdict."""
 
     motion: str  # 'start', 'step', 'over', 'into', 'out', 'to_collective', 'to_line 9', 'finish'
     states: tuple[RankState, ...]
     verdict: str | None = None  # 'Deadlock: ranks 0, 2, 3 wait in all_reduce (line 6); rank 1 finished without it.'
 
     def __str__(self) -> str:
-        return sentences(self)
+        return "\n".join(map(str, (*self.states, self.verdict) if self.verdict else self.states))
+
+    def advice(self, rank: int) -> str | None:
+        """What would free a waiting rank, or whom a held rank keeps waiting; None when there is nothing to say."""
+        state = self.states[rank]
+        if state.phase == "waiting" and state.waiting_for:
+            groups: dict[str, list[int]] = {}
+            for other in state.waiting_for:
+                groups.setdefault(self.states[other].holds_up(several=False), []).append(other)
+            alike = ((ranks, self.states[ranks[0]].holds_up(several=len(ranks) > 1)) for ranks in groups.values())
+            return ", ".join(f"{named(ranks)} {reason}" for ranks, reason in alike)
+        freed = [other.rank for other in self.states if other.phase == "waiting" and rank in other.waiting_for]
+        if state.phase == "paused" and freed:
+            return f"{'let it go' if state.held else 'step it'} to free {named(freed)}"
+        return None
 
     def __getitem__(self, rank: int) -> RankState:
         return self.states[rank]
@@ -305,11 +397,8 @@ class Meta:
 
 
 @dataclass(frozen=True)
-class Trace:
-    """A run: measured on ranks or predicted by a model, the same type.
-
-    Questions that name a rank raise ValueError for one that the trace does not have.
-    """
+class Record:
+    """A run: measured on ranks or predicted by a model, the same type. A `Trace` is one that answers questions."""
 
     meta: Meta
     ranks: tuple[RankTrace, ...]
@@ -320,155 +409,17 @@ class Trace:
         """Copies and pickles carry the facts alone, not what was worked out from them."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def source(self, file: str) -> Source | None:
-        return next((s for s in self.sources if s.file == file), None)
-
-    def stop(self, rank: int, position: int) -> Stop | None:
-        """The stop a rank stood at, or had last passed, at a position of the record."""
-        index = self.positions[position].states[rank].stop
-        return self.ranks[rank].stops[index] if index >= 0 else None
-
-    def until(self, position: int) -> Trace:
-        """The trace as it was at a position (negative: counted from the end): ask it any question.
-
-        Later stops, operations and times are gone. Raises ValueError for a position that was not recorded.
-        """
-        if not -len(self.positions) <= position < len(self.positions):
-            raise ValueError(
-                f"there is no position {position}: this trace has {len(self.positions)}, counted from 0"
-                if self.positions
-                else "this trace has no positions: only a stepped run has them"
-            )
-        index = position % len(self.positions)
-        if index == len(self.positions) - 1:
-            return self
-        reached = self.positions[index]
-        moment = self._moment(reached)
-        ranks = tuple(rank.until(reached.states[rank.rank], moment) for rank in self.ranks)
-        return replace(self, ranks=ranks, positions=self.positions[: index + 1])
-
-    # ------------------------------------------------------------------------------------------ who sent what to whom
-
     @cached_property
     def by_match(self) -> dict[str, list[Operation]]:
-        """match -> the parts of one communication, in rank order; in order of first issue. Not to be changed."""
-        return match.grouped(op for rank in self.ranks for op in rank.operations)
+        """match -> the parts of one communication, in rank order; in order of first issue. Not to be changed.
 
-    def bytes_sent(self, rank: int | None = None) -> Traffic:
-        """Bytes that a rank (None: all ranks together) handed out: payload, algorithmic and wire, never mixed.
-
-        Operations whose data never moved, such as a send that nobody received, count nothing.
+        A receive from any source that has met no sender yet stands alone, under a key of its own.
         """
-        return self._total(rank, sent)
-
-    def bytes_received(self, rank: int | None = None) -> Traffic:
-        """Bytes that a rank (None: all ranks together) took in, by kind; as `bytes_sent`."""
-        return self._total(rank, received)
-
-    def messages(self, rank: int | None = None) -> tuple[Message, ...]:
-        """Every send, in order of issue, with the receive that met it; with a rank: those it sends or receives."""
-        self._check(rank)
-        found = []
-        for entries in self.by_match.values():
-            send, receive = match.send_and_receive(entries)
-            if send is None or send.peer is None:
-                continue
-            if rank is None or rank in (send.rank, send.peer):
-                size = nbytes(send.regions) if send.regions else send.payload
-                found.append(Message(send.rank, send.peer, send.tag or 0, size, send.match, send, receive))
-        return tuple(sorted(found, key=lambda message: (message.sent.issued, message.source, message.sent.index)))
-
-    def collectives(self, rank: int | None = None) -> tuple[Operation, ...]:
-        """Every rank's part in every operation that is not a send or a receive, rank by rank, in order of issue."""
-        self._check(rank)
-        ranks = self.ranks if rank is None else (self.ranks[rank],)
-        return tuple(op for one in ranks for op in one.operations if not is_message(op.name))
-
-    def unmatched(self) -> tuple[Operation, ...]:
-        """Operations that still miss a participant: a send without its receive, a lonely collective."""
-        return tuple(op for entries in self.by_match.values() if not match.is_complete(entries) for op in entries)
-
-    def mismatches(self) -> tuple[str, ...]:
-        """What the participants of operations disagreed on, a sentence each; empty when they agreed."""
-        return match.mismatches(self)
-
-    # ------------------------------------------------------------------------------------------ who did what when
-
-    def spans(self) -> tuple[timeline.Span, ...]:
-        """What every rank did when, in seconds from 0; a stepped run without the time its person took."""
-        return self._spans
-
-    def waiting_time(self, rank: int) -> float:
-        """Seconds a rank's code stood still because another had not come yet, on the axis of `spans`.
-
-        A wait that has not ended counts in a recorded run as far as it was seen; in a stepped run it does not count,
-        since its length is the person's.
-        """
-        return self._time(rank, "wait")
-
-    def exposed_communication(self, rank: int) -> float:
-        """Seconds a rank's code stood in wait while data moved: communication that its own computing did not hide."""
-        return self._time(rank, "communicate")
-
-    def overlap(self, step: int = -1) -> Overlap:
-        """What computing hid of a training step's communication (negative: steps are counted from the last).
-
-        Raises ValueError for a stepped run, whose times are the person's, and for a step that the run does not have.
-        """
-        return measure(self, step)
-
-    # ------------------------------------------------------------------------------------------ who held how much
-
-    def peak_memory(self, rank: int) -> int:
-        """The most bytes a rank held, by the method its stops name; 0 without stops."""
-        self._check(rank)
-        return max((max(stop.memory.peak, stop.memory.now) for stop in self.ranks[rank].stops), default=0)
-
-    def holdings(self) -> memory.Holdings:
-        """What every rank held over the run, by kind of memory. ValueError where nobody accounted for it."""
-        return memory.holdings(self)
-
-    # ------------------------------------------------------------------------------------------ files
-
-    def save(self, path: str | Path) -> Path:
-        """Write the trace to one file, which `Trace.load` reads back exactly."""
-        return io.save(self, path)
-
-    @staticmethod
-    def load(path: str | Path) -> Trace:
-        """Read a file that `save` wrote. Raises ValueError for a file of another version or a broken one."""
-        return io.load(Trace, path)
-
-    def chrome(self, path: str | Path) -> Path:
-        """Write the time axis for chrome://tracing or ui.perfetto.dev: a track per rank, an arrow per message."""
-        return chrome.write(self, path)
-
-    # ------------------------------------------------------------------------------------------ worked out
-
-    @cached_property
-    def _spans(self) -> tuple[timeline.Span, ...]:
-        return timeline.lay_out(self)
-
-    def _check(self, rank: int | None) -> None:
-        if rank is not None and not 0 <= rank < len(self.ranks):
-            raise ValueError(f"the trace has no rank {rank}: choose one of 0 to {len(self.ranks) - 1}")
-
-    def _total(self, rank: int | None, of: Callable[[Operation], Traffic]) -> Traffic:
-        self._check(rank)
-        moved = [op for entries in self.by_match.values() if match.moved(entries) for op in entries]
-        return sum((of(op) for op in moved if rank is None or op.rank == rank), Traffic(0, 0.0, 0))
-
-    def _time(self, rank: int, kind: timeline.Kind) -> float:
-        self._check(rank)
-        stepped = self.meta.mode == "step"
-        return sum(
-            span.end - span.start
-            for span in self.spans()
-            if span.rank == rank and span.kind == kind and span.lane == 0 and not (span.open and stepped)
-        )
-
-    def _moment(self, position: Position) -> int:
-        """When a position was seen. All ranks are seen at once, so the latest time that any state knows will do."""
-        known = [moment for state in position.states for moment in (state.now, state.since) if moment is not None]
-        known += [self.ranks[state.rank].stops[state.stop].time for state in position.states if state.stop >= 0]
-        return max(known, default=0)
+        groups: dict[str, list[Operation]] = {}
+        operations = [op for rank in self.ranks for op in rank.operations]
+        for op in sorted(operations, key=lambda op: (op.issued, op.rank, op.index)):
+            alone = not op.match or op.peer == ANY
+            groups.setdefault(f"?/{op.rank}/{op.index}" if alone else op.match, []).append(op)
+        for entries in groups.values():
+            entries.sort(key=lambda op: (op.rank, op.index))
+        return groups

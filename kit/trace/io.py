@@ -17,13 +17,12 @@ from functools import cache
 from math import prod
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from kit.trace.facts import Trace
+from kit.trace.facts import Record
 
 SCHEMA = "lockstep-trace"
 VERSION = 2  # 2: passes, accounts of memory
@@ -34,6 +33,7 @@ ARRAY_KINDS = "biufc"  # booleans, integers, floats, complex numbers: nothing th
 Kind = Literal["fact", "pair", "list", "array", "float", "word", "plain"]
 Array = npt.NDArray[Any]
 Fact = TypeVar("Fact")
+Run = TypeVar("Run", bound=Record)
 
 
 class Broken(ValueError):
@@ -208,7 +208,7 @@ class Decoder:
         raise Broken(f"{str(value)[:40]!r} stands where it does not belong")
 
 
-def save(trace: Trace, path: str | Path) -> Path:
+def save(record: Record, path: str | Path) -> Path:
     """Write a trace to one file, whole or not at all; returns its path.
 
     What is equal is written once. `load` gives back exactly what was saved, shared facts shared again.
@@ -216,7 +216,7 @@ def save(trace: Trace, path: str | Path) -> Path:
     """
     path = Path(path)
     encoder = Encoder()
-    root = encoder.row(trace)
+    root = encoder.row(record)
     table, parts, offset = [], [], 0
     for dtype, shape, data in encoder.arrays:
         table.append([dtype, list(shape), offset])
@@ -235,7 +235,7 @@ def save(trace: Trace, path: str | Path) -> Path:
     return path
 
 
-def load(cls: type[Trace], path: str | Path) -> Trace:
+def load(cls: type[Run], path: str | Path) -> Run:
     """Read a trace that `save` wrote. The arrays of its tensors are read-only.
 
     Raises ValueError, with what to do, for a file of another version or one that is damaged or no trace; OSError where
@@ -261,14 +261,13 @@ class _OtherVersion(ValueError):
     pass
 
 
-def _read(cls: type[Trace], content: Any, values: bytes, path: Path) -> Trace:
+def _read(cls: type[Run], content: Any, values: bytes, path: Path) -> Run:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise Broken("it does not say that it is one")
     if content.get("version") not in READS:
         raise _OtherVersion(
-            f"{path} is a trace of version {content.get('version')!r}; this Lockstep reads versions {READS[0]} to "
-            f"{READS[-1]}. "
-            "Upgrade lockstep-labs, or record the run again."
+            f"{path} is a trace of version {content.get('version')!r}; this Lockstep reads versions "
+            f"{READS[0]} to {READS[-1]}. Upgrade lockstep-labs, or record the run again."
         )
     listed = content.get("arrays")
     if not isinstance(listed, list):
@@ -295,12 +294,12 @@ def _array(entry: Any, values: bytes) -> Array:
     return array
 
 
-def _check_numbers(trace: Trace) -> None:
+def _check_numbers(record: Record) -> None:
     """Whatever reads a trace indexes by rank and by stop: a file must not make it stumble."""
-    if [rank.rank for rank in trace.ranks] != list(range(trace.meta.world)):
-        raise Broken(f"its ranks are not those of a world of {trace.meta.world}")
-    for position in trace.positions:
-        if [state.rank for state in position.states] != list(range(trace.meta.world)):
+    if [rank.rank for rank in record.ranks] != list(range(record.meta.world)):
+        raise Broken(f"its ranks are not those of a world of {record.meta.world}")
+    for position in record.positions:
+        if [state.rank for state in position.states] != list(range(record.meta.world)):
             raise Broken("a position does not have every rank")
-        if any(not -1 <= state.stop < len(trace.ranks[state.rank].stops) for state in position.states):
+        if any(not -1 <= state.stop < len(record.ranks[state.rank].stops) for state in position.states):
             raise Broken("a position names a stop that is not there")

@@ -6,40 +6,12 @@ recorded run. Both use `disagreement`, so both say the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
-from kit.trace.text import (
-    ANY,
-    ENDED,
-    at_line,
-    canonical,
-    counted,
-    is_message,
-    line_text,
-    listed,
-    operation_words,
-    sentence,
-    size,
-)
-
-if TYPE_CHECKING:
-    from kit.trace.facts import Operation, Region, Trace
-
-
-def grouped(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
-    """match -> its operations in rank order; matches in the order in which they were first issued.
-
-    A receive from any source that has met no sender yet stands alone, under a key of its own.
-    """
-    groups: dict[str, list[Operation]] = {}
-    for op in sorted(operations, key=lambda op: (op.issued, op.rank, op.index)):
-        alone = not op.match or op.peer == ANY
-        groups.setdefault(f"?/{op.rank}/{op.index}" if alone else op.match, []).append(op)
-    for entries in groups.values():
-        entries.sort(key=lambda op: (op.rank, op.index))
-    return groups
+from kit.trace.facts import ENDED, Message, Operation, Record, Region
+from kit.trace.text import ANY, canonical, counted, is_message, listed, size
+from kit.trace.traffic import message_bytes
 
 
 def expected_parts(operation: Operation) -> int:
@@ -52,9 +24,9 @@ def is_complete(entries: Sequence[Operation]) -> bool:
     return len(entries) >= expected_parts(entries[0])
 
 
-def arrivals(trace: Trace) -> dict[str, int]:
+def arrivals(record: Record) -> dict[str, int]:
     """When the last participant had come to each communication that is complete, by match, in nanoseconds."""
-    return {match: max(op.issued for op in parts) for match, parts in trace.by_match.items() if is_complete(parts)}
+    return {match: max(op.issued for op in parts) for match, parts in record.by_match.items() if is_complete(parts)}
 
 
 def missing_ranks(entries: Sequence[Operation]) -> tuple[int, ...]:
@@ -82,6 +54,17 @@ def send_and_receive(entries: Sequence[Operation]) -> tuple[Operation | None, Op
     return (sends[0] if sends else None), (receives[0] if receives else None)
 
 
+def messages(record: Record) -> tuple[Message, ...]:
+    """Every send, in order of issue, with the receive that met it."""
+    found = []
+    for entries in record.by_match.values():
+        send, receive = send_and_receive(entries)
+        if send is not None and send.peer is not None:
+            size = message_bytes(send)
+            found.append(Message(send.rank, send.peer, send.tag or 0, size, send.match, send, receive))
+    return tuple(sorted(found, key=lambda message: (message.sent.issued, message.source, message.sent.index)))
+
+
 # Where every rank must hand in, or take, tensors of one shape. Lists and uneven pieces are compared in `pieces`.
 ALIKE = {"all_reduce": "in", "reduce": "in", "broadcast": "any", "gather": "in", "scatter": "out"}
 TO_ROOT = frozenset({"reduce", "gather"})
@@ -107,7 +90,7 @@ def disagreement(entries: Sequence[Operation]) -> str | None:
     same_call = "every rank of a group must call the same operation in the same order"
     return (
         _differ(entries, lambda e: canonical(e.name), call_words, same_call)
-        or _differ(entries, lambda e: e.root, operation_words, f"every rank must name the same {_root_word(first)}")
+        or _differ(entries, lambda e: e.root, lambda e: e.words, f"every rank must name the same {_root_word(first)}")
         or _differ(entries, lambda e: e.reduce, _call_reduce, "every rank must name the same reduction")
         or _differ(entries, _dtype, call_words, "the dtypes must be equal on every rank")
         or _differ(entries, _alike, call_words, "the shapes must be equal on every rank")
@@ -116,7 +99,7 @@ def disagreement(entries: Sequence[Operation]) -> str | None:
     )
 
 
-def mismatches(trace: Trace) -> tuple[str, ...]:
+def mismatches(record: Record) -> tuple[str, ...]:
     """What the participants of a run's operations disagreed on, in order of issue, one sentence each; empty if nothing.
 
     Names differences as `disagreement` does, and participants that never came. Only the first is named per group, and
@@ -125,13 +108,13 @@ def mismatches(trace: Trace) -> tuple[str, ...]:
     """
     found: list[str] = []
     blamed: set[Hashable] = set()
-    for entries in trace.by_match.values():
+    for entries in record.by_match.values():
         thread = (entries[0].group, _pair(entries[0]))
         if thread in blamed:
             continue
         text = disagreement(entries)
         if text is None and not is_complete(entries):
-            text = _never_came(trace, entries)
+            text = _never_came(record, entries)
         if text is not None:
             blamed.add(thread)
             found.append(text)
@@ -179,8 +162,8 @@ def _differ(
     several_files = len({e.place.file for e in entries if e.place}) > 1
     callers: dict[str, list[int]] = {}
     for e in entries:
-        line = line_text(e.place, several_files)
-        callers.setdefault(f"{words(e)}{f' ({line})' if line else ''}", []).append(e.rank)
+        line = f" ({e.place.words(several_files)})" if e.place else ""
+        callers.setdefault(f"{words(e)}{line}", []).append(e.rank)
     who = ", ".join(
         f"{listed(ranks)} {'calls' if len(ranks) == 1 else 'call'} {text}"
         for text, ranks in sorted(callers.items(), key=lambda item: min(item[1]))
@@ -210,8 +193,8 @@ def _message(entries: Sequence[Operation]) -> str | None:
     else:
         return None
     return (
-        f"rank {send.rank} sends {size(out.shape, out.dtype)} to rank {receive.rank}{at_line(send.place)}, "
-        f"rank {receive.rank} receives {size(into.shape, into.dtype)} from rank {send.rank}{at_line(receive.place)}: "
+        f"rank {send.rank} sends {size(out.shape, out.dtype)} to rank {receive.rank}{send.at_line}, "
+        f"rank {receive.rank} receives {size(into.shape, into.dtype)} from rank {send.rank}{receive.at_line}: "
         f"a message and its buffer must have the same {what}."
     )
 
@@ -221,26 +204,26 @@ def _pair(e: Operation) -> Hashable:
     return frozenset((e.rank, e.peer)) if is_message(e.name) else None
 
 
-def _never_came(trace: Trace, entries: Sequence[Operation]) -> str | None:
+def _never_came(record: Record, entries: Sequence[Operation]) -> str | None:
     """A communication that some participants never joined, if that can no longer change."""
-    states = trace.positions[-1].states if trace.positions else ()
+    states = record.positions[-1].states if record.positions else ()
     reasons: dict[str, list[int]] = {}
     for rank in missing_ranks(entries):
         state = states[rank] if rank < len(states) else None
         if state is not None and state.phase in ENDED:
             reasons.setdefault(ENDED[state.phase], []).append(rank)
-        elif trace.meta.mode == "step":
+        elif record.meta.mode == "step":
             continue
         elif state is None:
             reasons.setdefault("never came to it", []).append(rank)
         else:
-            reasons.setdefault(f"did not: it {sentence(state).removeprefix(f'rank {rank} ')}", []).append(rank)
+            reasons.setdefault(f"did not: it {str(state).removeprefix(f'rank {rank} ')}", []).append(rank)
     if not reasons:
         return None
     first, callers = entries[0], listed(e.rank for e in entries)
-    what = operation_words(first) if is_message(first.name) else canonical(first.name)
+    what = first.words if is_message(first.name) else canonical(first.name)
     why = ", ".join(f"{listed(ranks)} {reason}" for reason, ranks in reasons.items())
-    return f"{callers} {'calls' if len(entries) == 1 else 'call'} {what}{at_line(first.place)}; {why}."
+    return f"{callers} {'calls' if len(entries) == 1 else 'call'} {what}{first.at_line}; {why}."
 
 
 def own_misfit(e: Operation) -> str | None:
@@ -261,7 +244,7 @@ def own_misfit(e: Operation) -> str | None:
     if len(parts) == 1 and len(wholes) > 1:
         return _own_list(e, parts[0], wholes)
     return (
-        f"rank {e.rank} calls {name} between {_words(parts)} and {_words(wholes)}{at_line(e.place)}: the whole must "
+        f"rank {e.rank} calls {name} between {_words(parts)} and {_words(wholes)}{e.at_line}: the whole must "
         f"hold the part {len(e.ranks)} times, once per rank."
     )
 
@@ -318,15 +301,13 @@ def _own_list(e: Operation, part: Region, wholes: Sequence[Region]) -> str | Non
     verb = "gathers into" if name.endswith("gather") else "scatters"
     if len(wholes) != n:
         length = counted(len(wholes), "tensor")
-        return (
-            f"rank {e.rank} {verb} a list of {length} in {name}{at_line(e.place)}: it needs one for each of {n} ranks."
-        )
+        return f"rank {e.rank} {verb} a list of {length} in {name}{e.at_line}: it needs one for each of {n} ranks."
     odd = next((r for r in wholes if (prod(r.shape), r.dtype) != (prod(part.shape), part.dtype)), None)
     if odd is None:
         return None
     return (
         f"rank {e.rank} {verb} {size(odd.shape, odd.dtype)} beside {size(part.shape, part.dtype)} in "
-        f"{name}{at_line(e.place)}: every tensor of the list must be like the single one."
+        f"{name}{e.at_line}: every tensor of the list must be like the single one."
     )
 
 
@@ -335,20 +316,20 @@ def _totals(entries: Sequence[Operation]) -> str | None:
     if len(entries) < len(entries[0].ranks) or given == room:
         return None
     return (
-        f"{listed(e.rank for e in entries)} give {given} elements in all_to_all{at_line(entries[0].place)} and make "
+        f"{listed(e.rank for e in entries)} give {given} elements in all_to_all{entries[0].at_line} and make "
         f"room for {room}: what all ranks give and what they take must be equal."
     )
 
 
 def _unequal(giver: Operation, taker: Operation, given: int, room: int) -> str:
-    name = f"{canonical(giver.name)}{at_line(giver.place)}"
+    name = f"{canonical(giver.name)}{giver.at_line}"
     if giver.rank == taker.rank:
         return (
             f"rank {giver.rank} gives itself {given} elements in {name} and makes room for {room}: both must be equal."
         )
     return (
         f"rank {giver.rank} gives rank {taker.rank} {given} elements in {name}, "
-        f"rank {taker.rank} makes room for {room}{at_line(taker.place)}: both must be equal."
+        f"rank {taker.rank} makes room for {room}{taker.at_line}: both must be equal."
     )
 
 

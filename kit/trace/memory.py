@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from kit.trace.facts import MemorySample, Pass, Record
 from kit.trace.timeline import the_step
-
-if TYPE_CHECKING:
-    from kit.trace.facts import MemorySample, Pass, Trace
 
 KINDS = {  # as a person reads it -> the field of `MemorySample`; from the bottom of a stack to its top
     "parameters": "parameters",
@@ -92,14 +89,14 @@ class Holdings:
         return {kind: self.peak(rank, (kind,)).nbytes for kind in self.kinds}
 
 
-def holdings(trace: Trace) -> Holdings:
+def holdings(record: Record) -> Holdings:
     """The accounts in a trace. Raises ValueError where there are none."""
-    if not any(rank.account for rank in trace.ranks):
+    if not any(rank.account for rank in record.ranks):
         raise ValueError("memory was not accounted for in this run: record it with kit.options(memory=True)")
-    methods = {rank.account.method: None for rank in trace.ranks if rank.account}
+    methods = {rank.account.method: None for rank in record.ranks if rank.account}
     return Holdings(
-        tuple(rank.account.samples if rank.account else () for rank in trace.ranks),
-        tuple(rank.passes for rank in trace.ranks),
+        tuple(rank.account.samples if rank.account else () for rank in record.ranks),
+        tuple(rank.passes for rank in record.ranks),
         ", ".join(methods),
     )
 

@@ -7,17 +7,12 @@ A *flight* is one rank's part in one operation: issued, under way from when the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from kit.trace.facts import RankTrace, Record
 from kit.trace.match import arrivals
-from kit.trace.text import operation_words
 from kit.trace.timeline import outside, steps, the_step, union
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kit.trace.facts import RankTrace, Trace
 
 Interval = tuple[float, float]  # seconds from the start of the step
 
@@ -91,20 +86,20 @@ class Overlap:
         return max(self.ranks, key=lambda one: one.exposed)
 
 
-def measure(trace: Trace, step: int = -1) -> Overlap:
+def measure(record: Record, step: int = -1) -> Overlap:
     """What was computed, what was on its way, and what was exposed, in one training step of a recorded run.
 
     step: counted from 0 or, negative, from the last. Where no passes were seen (a record without throttled links, a
     function that calls no module) the whole run is taken for one step. Raises ValueError for a stepped run, whose
     times are the person's, and for a step that the run does not have.
     """
-    if trace.meta.mode == "step":
+    if record.meta.mode == "step":
         raise ValueError("a stepped run is as slow as its person: record the function with kit.record to see overlap")
-    bounds = [_bounds(rank, step) for rank in trace.ranks]
+    bounds = [_bounds(rank, step) for rank in record.ranks]
     zero = min((start for start, _ in bounds), default=0)
-    link = next((note for note in trace.meta.notes if "throttled" in note), "")
-    arrived = arrivals(trace)
-    return Overlap(tuple(_of_rank(rank, bounds[rank.rank], zero, arrived) for rank in trace.ranks), link)
+    link = next((note for note in record.meta.notes if "throttled" in note), "")
+    arrived = arrivals(record)
+    return Overlap(tuple(_of_rank(rank, bounds[rank.rank], zero, arrived) for rank in record.ranks), link)
 
 
 def _bounds(rank: RankTrace, step: int) -> tuple[int, int]:
@@ -132,7 +127,7 @@ def _of_rank(rank: RankTrace, bounds: tuple[int, int], zero: int, arrived: Mappi
         free[op.group] = max(ended, free.get(op.group, 0))
         parts = [(max(a, begins), min(b, ended)) for a, b in exposed if max(a, begins) < min(b, ended)]
         issued, moves, ends = ((moment - zero) / 1e9 for moment in (op.issued, begins, ended))
-        flights.append(Flight(issued, moves, ends, op.payload, operation_words(op), _seconds(parts, zero)))
+        flights.append(Flight(issued, moves, ends, op.payload, op.words, _seconds(parts, zero)))
     within = [one for one in rank.passes if start <= one.start <= end]
     return RankOverlap(
         rank.rank,

@@ -1,19 +1,11 @@
-"""Ranks in words: one calm sentence for every state a rank can be in.
-
-The words beside a picture, the text of an error and `str()` of a state all come from here, so they always agree.
-"""
+"""What facts are called in sentences: numbers, ranks, lengths of time, operations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kit.trace.facts import Operation, Place, Position, RankState
 
 POINT_TO_POINT = ("send", "recv")
 ANY = -1  # the peer of a receive from any source that has met no sender yet
-ENDED = {"finished": "finished without it", "failed": "failed without it", "dead": "died without it"}
 ALIASES = {
     "isend": "send",
     "irecv": "recv",
@@ -98,11 +90,6 @@ def operation_text(name: str, peer: int | None = None, root: int | None = None) 
     return f"{name} {'to' if to else 'from'} rank {other}"
 
 
-def operation_words(operation: Operation) -> str:
-    """`operation_text` of an `Operation`."""
-    return operation_text(operation.name, operation.peer, operation.root)
-
-
 def awaited(operation: str, missing: Sequence[int]) -> str:
     """An operation and whom it waits for: 'all_reduce for ranks 1 and 3'; nobody twice: 'recv from rank 3'."""
     if not missing:
@@ -110,107 +97,3 @@ def awaited(operation: str, missing: Sequence[int]) -> str:
     says_whom = is_message(operation.split()[0]) and " rank" in operation
     ranks = named(missing)
     return operation if says_whom or operation.endswith(f" {ranks}") else f"{operation} for {ranks}"
-
-
-def line_text(place: Place | None, with_file: bool = False) -> str | None:
-    """'line 8', or 'line 8 of collectives.py' where more than one file is in play."""
-    if place is None:
-        return None
-    return f"line {place.line} of {place.file.rpartition('/')[2]}" if with_file else f"line {place.line}"
-
-
-def at_line(place: Place | None) -> str:
-    """' (line 8)', or nothing where the line is not known: to follow a verb."""
-    return f" ({line_text(place)})" if place else ""
-
-
-def clause(state: RankState) -> str:
-    """What a rank does, without its number: 'waits in recv from rank 3', 'paused before line 5'."""
-    line = line_text(state.place)
-    if state.phase == "paused":
-        if state.held:
-            return f"held before {line} by you" if line else "held by you"
-        return f"paused before {line}" if line else "has not begun"
-    if state.phase == "waiting":
-        return f"waits in {_awaited(state)}"
-    if state.phase == "running":
-        began = f"runs since {duration(_elapsed(state))}" if state.since is not None else "runs"
-        return f"{began}, last seen at {line}" if line else began
-    if state.phase == "failed":
-        where = f"failed at {line}" if line else "failed"
-        return f"{where}: {_error(state)}" if state.error else where
-    if state.phase == "stopped":
-        signal = state.detail.removeprefix("stopped by ")
-        return f"is stopped{f' ({signal})' if signal else ''}: continue it or reset the cluster"
-    if state.phase == "dead":
-        return f"died: {state.detail}" if state.detail else "died"
-    return "finished"
-
-
-def details(state: RankState) -> tuple[str, ...]:
-    """What stands after the clause, set apart by dots: the line and length of a wait, the operation that is next."""
-    if state.phase == "waiting":
-        line = line_text(state.place)
-        waited = duration(_elapsed(state)) if _elapsed(state) else None
-        return tuple(text for text in (line, waited) if text)
-    if state.phase == "paused" and state.operation:
-        return (f"about to call {state.operation}",)
-    return ()
-
-
-def sentence(state: RankState) -> str:
-    """One rank in one sentence: 'rank 0 waits in recv from rank 3 · line 8 · 1.9 s'."""
-    return " · ".join((f"rank {state.rank} {clause(state)}", *details(state)))
-
-
-def sentences(position: Position) -> str:
-    """All ranks, a line each, then the verdict if there is one."""
-    lines = [sentence(state) for state in position.states]
-    return "\n".join([*lines, position.verdict] if position.verdict else lines)
-
-
-def advice(position: Position, rank: int) -> str | None:
-    """What would free a waiting rank, or whom a held rank keeps waiting; None when there is nothing to say."""
-    state = position.states[rank]
-    if state.phase == "waiting" and state.waiting_for:
-        groups: dict[str, list[int]] = {}
-        for other in state.waiting_for:
-            groups.setdefault(_reason(position.states[other]), []).append(other)
-        return ", ".join(f"{named(ranks)} {_plural(reason, ranks)}" for reason, ranks in groups.items())
-    if state.phase == "paused":
-        freed = [other.rank for other in position.states if other.phase == "waiting" and rank in other.waiting_for]
-        if freed:
-            return f"{'let it go' if state.held else 'step it'} to free {named(freed)}"
-    return None
-
-
-def _reason(state: RankState) -> str:
-    line = line_text(state.place)
-    if state.phase == "paused":
-        how = "is held" if state.held else "is paused"
-        return f"{how} before {line}" if line else how
-    if state.phase == "waiting":
-        return f"waits in {_awaited(state)}"
-    return {"running": "still runs", "stopped": "is stopped", **ENDED}[state.phase]
-
-
-def _plural(reason: str, ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return reason
-    return reason.replace("is ", "are ", 1).replace("waits ", "wait ", 1).replace("still runs", "still run")
-
-
-def _awaited(state: RankState) -> str:
-    return awaited(state.operation or "an operation", state.waiting_for)
-
-
-def _elapsed(state: RankState) -> int:
-    if state.since is None or state.now is None:
-        return 0
-    return max(0, state.now - state.since)
-
-
-def _error(state: RankState) -> str:
-    assert state.error is not None
-    message = state.error.message.strip().splitlines()
-    return f"{state.error.kind}: {message[0]}" if message else state.error.kind

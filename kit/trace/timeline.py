@@ -8,17 +8,13 @@ computes: what computing hides. Spans of one lane never overlap.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from kit.trace.clocks import Run, blocked_operation, measured_cost, retimed
+from kit.trace.facts import Operation, Pass, Place, Record
 from kit.trace.match import arrivals
-from kit.trace.text import operation_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from kit.trace.facts import Operation, Pass, Place, Trace
 
 Kind = Literal["compute", "communicate", "wait", "held"]
 OPEN_SHARE = 0.05  # how far an open span reaches at least, as a share of the axis: enough to be seen
@@ -39,7 +35,7 @@ class Span:
     open: bool = False  # not over at the last position: its end is where the picture ends, not a measurement
 
 
-def lay_out(trace: Trace) -> tuple[Span, ...]:
+def lay_out(record: Record) -> tuple[Span, ...]:
     """Every rank's time, by rank, lane and start.
 
     A stepped run is drawn on virtual clocks: the person's time is cut out, an operation begins at its last arrival (see
@@ -47,28 +43,28 @@ def lay_out(trace: Trace) -> tuple[Span, ...]:
     still waits, or is held, at the last position has an open span up to the latest clock of all ranks, and a little
     further where that would be too short to be seen.
     """
-    runs = retimed(trace, measured_cost(trace)) if trace.meta.mode == "step" else _recorded(trace)
-    held = _held(trace)
+    runs = retimed(record, measured_cost(record)) if record.meta.mode == "step" else _recorded(record)
+    held = _held(record)
     latest = max((run.clock for run in runs), default=0)
     some_open = any(run.blocked is not None for run in runs) or bool(held)
-    least = max(1, round(OPEN_SHARE * latest)) if trace.meta.mode == "step" or held else 0
+    least = max(1, round(OPEN_SHARE * latest)) if record.meta.mode == "step" or held else 0
     horizon = max([latest, *(_open_start(run) + least for run in runs if _is_open(run, held))]) if some_open else latest
     found = [span for run in runs for span in _of_rank(run, horizon, held)]
     return tuple(sorted(found, key=lambda span: (span.rank, span.lane, span.start)))
 
 
-def _recorded(trace: Trace) -> list[Run]:
+def _recorded(record: Record) -> list[Run]:
     """The run's own times, moved so that the first moment of all ranks is 0."""
-    moments = [moment for rank in trace.ranks for interval in rank.active for moment in interval]
-    moments += [op.issued for rank in trace.ranks for op in rank.operations]
-    moments += [stop.time for rank in trace.ranks for stop in rank.stops if not rank.active]
+    moments = [moment for rank in record.ranks for interval in rank.active for moment in interval]
+    moments += [op.issued for rank in record.ranks for op in rank.operations]
+    moments += [stop.time for rank in record.ranks for stop in rank.stops if not rank.active]
     zero = min(moments, default=0)
-    arrived = arrivals(trace)
-    return [_recorded_rank(trace, rank, zero, arrived) for rank in range(len(trace.ranks))]
+    arrived = arrivals(record)
+    return [_recorded_rank(record, rank, zero, arrived) for rank in range(len(record.ranks))]
 
 
-def _recorded_rank(trace: Trace, rank: int, zero: int, arrived: dict[str, int]) -> Run:
-    record = trace.ranks[rank]
+def _recorded_rank(record: Record, rank: int, zero: int, arrived: dict[str, int]) -> Run:
+    own = record.ranks[rank]
     operations = [
         replace(
             op,
@@ -77,19 +73,19 @@ def _recorded_rank(trace: Trace, rank: int, zero: int, arrived: dict[str, int]) 
             ended=_moved(op.ended, zero),
             waits=tuple((start - zero, end - zero) for start, end in op.waits),
         )
-        for op in record.operations
+        for op in own.operations
     ]
     waited = [end for op in operations for _, end in op.waits]
-    active = [(start - zero, end - zero) for start, end in record.active]
+    active = [(start - zero, end - zero) for start, end in own.active]
     if not active:
-        moments = [stop.time - zero for stop in record.stops] + [op.issued for op in operations] + waited
+        moments = [stop.time - zero for stop in own.stops] + [op.issued for op in operations] + waited
         active = [(min(moments), max(moments))] if moments else []
     run = Run(rank, operations, active, clock=max([end for _, end in active] + waited, default=0))
-    blocked = blocked_operation(trace, rank)
+    blocked = blocked_operation(record, rank)
     if blocked is not None:
         op, since = blocked
         run.blocked, run.since = (op.index if op is not None else -1), since - zero
-        now = trace.positions[-1].states[rank].now
+        now = record.positions[-1].states[rank].now
         run.clock = max(run.clock, run.since, (now if now is not None else since) - zero)
     return run
 
@@ -98,10 +94,10 @@ def _moved(moment: int | None, zero: int) -> int | None:
     return None if moment is None else moment - zero
 
 
-def _held(trace: Trace) -> dict[int, Place | None]:
-    if not trace.positions:
+def _held(record: Record) -> dict[int, Place | None]:
+    if not record.positions:
         return {}
-    return {state.rank: state.place for state in trace.positions[-1].states if state.held and state.phase == "paused"}
+    return {state.rank: state.place for state in record.positions[-1].states if state.held and state.phase == "paused"}
 
 
 def _is_open(run: Run, held: dict[int, Place | None]) -> bool:
@@ -140,9 +136,9 @@ def _by_time(wait: tuple[int, int, Operation]) -> tuple[int, int, int]:
 def _waited(op: Operation, start: int, end: int) -> Iterable[Span]:
     turn = end if op.began is None else min(max(op.began, start), end)
     if turn > start:
-        yield _span(op.rank, "wait", start, turn, operation_words(op), op.place, op.match)
+        yield _span(op.rank, "wait", start, turn, op.words, op.place, op.match)
     if end > turn:
-        yield _span(op.rank, "communicate", turn, end, operation_words(op), op.place, op.match)
+        yield _span(op.rank, "communicate", turn, end, op.words, op.place, op.match)
 
 
 def _blocked(rank: int, op: Operation | None, start: int, end: int) -> Iterable[Span]:
@@ -162,7 +158,7 @@ def _hidden(run: Run, taken: list[tuple[int, int]]) -> Iterable[Span]:
         for start, end in outside([(began, ended)], taken, first):
             lane = next((number for number, until in enumerate(lanes) if until <= start), len(lanes))
             lanes[lane : lane + 1] = [end]
-            yield _span(op.rank, "communicate", start, end, operation_words(op), op.place, op.match, lane + 1)
+            yield _span(op.rank, "communicate", start, end, op.words, op.place, op.match, lane + 1)
 
 
 def _span(

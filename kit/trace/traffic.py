@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
+from kit.trace.facts import Operation, Region
 from kit.trace.text import canonical, is_message
-
-if TYPE_CHECKING:
-    from kit.trace.facts import Operation, Region
 
 ITEM_SIZES = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
@@ -106,7 +103,7 @@ def algorithmic_bytes(op: Operation) -> tuple[float, float]:
 def sent(op: Operation) -> Traffic:
     """What one rank sent in one operation whose data moved."""
     if is_message(op.name):
-        size = _message_bytes(op) if canonical(op.name) == "send" else 0
+        size = message_bytes(op) if canonical(op.name) == "send" else 0
         return Traffic(size, 0.0, size)
     return Traffic(op.payload, algorithmic_bytes(op)[0], 0)
 
@@ -114,12 +111,13 @@ def sent(op: Operation) -> Traffic:
 def received(op: Operation) -> Traffic:
     """What one rank received in one operation whose data moved."""
     if is_message(op.name):
-        size = _message_bytes(op) if canonical(op.name) == "recv" else 0
+        size = message_bytes(op) if canonical(op.name) == "recv" else 0
         return Traffic(size, 0.0, size)
     return Traffic(op.payload, algorithmic_bytes(op)[1], 0)
 
 
-def _message_bytes(op: Operation) -> int:
+def message_bytes(op: Operation) -> int:
+    """Of a send or a receive."""
     return nbytes(op.regions) if op.regions else op.payload
 
 

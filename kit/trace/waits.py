@@ -8,12 +8,9 @@ for a rank that has ended or for a circle of ranks that wait themselves: no moti
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from kit.trace.text import ENDED, awaited, line_text, listed, named
-
-if TYPE_CHECKING:
-    from kit.trace.facts import RankState
+from kit.trace.facts import ENDED, RankState
+from kit.trace.text import awaited, listed, named
 
 
 def stuck(states: Sequence[RankState], missing: Mapping[int, Sequence[int]]) -> frozenset[int]:
@@ -74,8 +71,8 @@ def _groups(waiting: Sequence[RankState], missing: Mapping[int, Sequence[int]], 
         operation = state.operation or "an operation"
         if name_missing or operation in ("send", "recv"):
             operation = awaited(operation, missing[state.rank])
-        line = line_text(state.place, several_files)
-        groups.setdefault((operation, f" ({line})" if line else ""), []).append(state.rank)
+        line = f" ({state.place.words(several_files)})" if state.place else ""
+        groups.setdefault((operation, line), []).append(state.rank)
     texts = [
         f"{listed(ranks)} {'waits' if len(ranks) == 1 else 'wait'} in {operation}{line}"
         for (operation, line), ranks in groups.items()

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 MEMORY = """
 from kit.panels import memory_panel
-from kit.trace import MemorySample, Pass
+from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import Holdings
 MB = 1_000_000
 def held(k, g):

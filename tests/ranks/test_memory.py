@@ -16,9 +16,9 @@ from kit.run.errors import RankError
 from kit.run.live import LiveRunner
 from kit.run.record import MemoryRecording
 from kit.run.runner import Options
-from kit.trace import Trace
 from kit.trace.memory import MODEL
 from kit.trace.timeline import steps
+from kit.trace.trace import Trace
 
 I, H, O = 64, 128, 32  # inputs, hidden, outputs  # noqa: E741
 P = I * H + H + H * O + O  # 12,448 parameters, divisible by 2; three ranks pad by two

@@ -8,8 +8,8 @@ from typing import Any
 from kit.run import per_rank
 from kit.run.live import LiveRunner
 from kit.run.recordings import index
-from kit.trace import Trace
 from kit.trace.facts import Position
+from kit.trace.trace import Trace
 
 RANKS = 4
 

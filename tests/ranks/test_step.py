@@ -10,7 +10,7 @@ import kit
 from kit.run.cursor import Replay
 from kit.run.errors import NotFinished
 from kit.run.live import LiveRunner
-from kit.trace import Trace
+from kit.trace.trace import Trace
 
 
 def double_and_sum(x: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ from kit.cost import predicted_trace
 from kit.cost.worlds import simulated
 from kit.run.live import LiveRunner
 from kit.topics.collectives import reference as collectives
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 
 LINK = {"latency": 1e-5, "bandwidth": 1e9}
 COUNT = 12_000  # elements: a chunk on 2 or 3 ranks is a whole number of microseconds long

@@ -27,8 +27,8 @@ from kit.trace.facts import (
     Source,
     Stop,
     TensorFact,
-    Trace,
 )
+from kit.trace.trace import Trace
 from kit.trace.traffic import item_size
 
 MICROSECOND = 1_000

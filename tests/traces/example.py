@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kit.trace import waits
-from kit.trace.facts import Region, TensorFact, Trace
+from kit.trace.facts import Region, TensorFact
+from kit.trace.trace import Trace
 from tests.traces.builder import TraceBuilder, tensor
 
 RING = """def ring_all_reduce(x, group):

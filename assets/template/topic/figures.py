@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kit.plot.palette import UNKNOWN, rank_color
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 WIDTH, ROW = 320, 24  # of the longest bar, of a row, in pixels
 

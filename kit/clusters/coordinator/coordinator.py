@@ -7,16 +7,12 @@ guesses. What is decided differs between a stepped and a recorded run, so each i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kit.clusters.coordinator.recorded import RecordedRun
 from kit.clusters.coordinator.run import CoordinatedRun, Delivery, Outbox, Sight
 from kit.clusters.coordinator.status import RankStatus
 from kit.clusters.coordinator.stepped import SteppedRun
 from kit.protocol.messages import Begin, ProcessNews, RankLost, RankResumed, RankSuspended, Run, ToCoordinator
-
-if TYPE_CHECKING:
-    from kit.trace.facts import RankState
+from kit.trace.facts import RankState
 
 
 class Coordinator:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kit.clusters.coordinator.matching import ANY
+from kit.trace.facts import Operation, RankState
 from kit.trace.match import disagreement
-from kit.trace.text import line_text, operation_words
 from kit.trace.waits import deadlock
-
-if TYPE_CHECKING:
-    from kit.trace.facts import Operation, RankState
 
 
 class HangDetector:
@@ -99,5 +95,5 @@ def died(rank: int, detail: str, last: Sequence[Operation | None] = ()) -> str:
     if own is None:
         return f"rank {rank} died: {detail}. {again}"
     sentence = disagreement([op for op in last if op is not None and op.match == own.match])
-    where = f"rank {rank} died in {operation_words(own)} ({line_text(own.place)}): {detail}. {again}"
+    where = f"rank {rank} died in {own.words}{own.at_line}: {detail}. {again}"
     return f"{sentence} {where}" if sentence else where

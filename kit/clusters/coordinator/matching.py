@@ -7,12 +7,9 @@ receive from any source takes the earliest message that waits for it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from kit.trace.facts import Operation
 from kit.trace.match import disagreement
-
-if TYPE_CHECKING:
-    from kit.trace.facts import Operation
 
 ANY = -1
 

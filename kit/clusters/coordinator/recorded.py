@@ -8,10 +8,10 @@ say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kit.clusters.coordinator.hangs import HangDetector, died, held_up
 from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
+from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
     Abort,
     AtStop,
@@ -33,11 +33,7 @@ from kit.protocol.messages import (
     Verdict,
     Waits,
 )
-from kit.trace.text import operation_words
-
-if TYPE_CHECKING:
-    from kit.clusters.coordinator.status import RankStatus
-    from kit.trace.facts import Operation
+from kit.trace.facts import Operation
 
 
 class RecordedRun(CoordinatedRun):
@@ -110,7 +106,7 @@ class RecordedRun(CoordinatedRun):
                 status.phase, status.operation, status.place = "running", None, place
             else:
                 operation = news.operations[news.waiting]
-                status.wait_in(operation_words(operation), operation.issued, place)
+                status.wait_in(operation.words, operation.issued, place)
         self._out.to_kernel(news)
         if news.waiting is not None and not news.answer:
             for rank in self._undecided():

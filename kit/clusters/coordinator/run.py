@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
     Abort,
     AtStop,
@@ -18,10 +19,7 @@ from kit.protocol.messages import (
     ToRank,
     Unloaded,
 )
-
-if TYPE_CHECKING:
-    from kit.clusters.coordinator.status import RankStatus
-    from kit.trace.facts import Operation, RankState
+from kit.trace.facts import Operation, RankState
 
 
 class Sight(Protocol):

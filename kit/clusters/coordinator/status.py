@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kit.trace.facts import ENDED_PHASES, Failure, Phase, Place, RankState, Stop
+from kit.trace.facts import ENDED, Failure, Phase, Place, RankState, Stop
 
 
 @dataclass
@@ -29,7 +29,7 @@ class RankStatus:
     @property
     def under_way(self) -> bool:
         """Whether it takes part in the run and has not ended it."""
-        return self.phase is not None and self.phase not in ENDED_PHASES
+        return self.phase is not None and self.phase not in ENDED
 
     def enter(self, phase: Phase, now: int) -> None:
         self.phase, self.since = phase, now

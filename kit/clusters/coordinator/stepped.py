@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kit.clusters.coordinator.matching import Match, PendingOperations
 from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
+from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
     Abort,
     AtStop,
@@ -33,12 +33,8 @@ from kit.protocol.messages import (
     Unloaded,
     Waits,
 )
-from kit.trace.text import operation_words
+from kit.trace.facts import Operation, RankState
 from kit.trace.waits import deadlock
-
-if TYPE_CHECKING:
-    from kit.clusters.coordinator.status import RankStatus
-    from kit.trace.facts import Operation, RankState
 
 REPLACES_WHILE_WAITING: tuple[How, ...] = ("finish", "to_line", "to_collective", "out")
 
@@ -125,7 +121,7 @@ class SteppedRun(CoordinatedRun):
         status, operation = self._ranks[news.rank], self._open.get((news.rank, news.index))
         if operation is not None and status.phase == "running":
             self._waits[news.rank] = operation
-            status.wait_in(operation_words(operation), news.since, news.place or operation.place or status.place)
+            status.wait_in(operation.words, news.since, news.place or operation.place or status.place)
 
     def _conclude(self, match: Match, now: int) -> None:
         """Lets the operations of a match go, or refuses them."""

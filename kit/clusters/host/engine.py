@@ -7,16 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipykernel.ipkernel
 from ipykernel.iostream import OutStream
 from ipyparallel.engine.app import IPEngine
+from traitlets.config import Config
 
 from kit.protocol.messages import Registered
-
-if TYPE_CHECKING:
-    from traitlets.config import Config
 
 Tell = Callable[[Registered], None]
 

@@ -12,10 +12,11 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from kit.clusters.coordinator.coordinator import Coordinator
 from kit.clusters.coordinator.run import Delivery, ForKernel, ForRank
+from kit.clusters.host.rank_pool import Member, RankPool
 from kit.clusters.processes import Process, adopt_orphans
 from kit.probe.blackbox import BlackboxReader
 from kit.protocol.messages import (
@@ -35,9 +36,6 @@ from kit.protocol.messages import (
     ToKernel,
 )
 from kit.protocol.wire import Mailbox
-
-if TYPE_CHECKING:
-    from kit.clusters.host.rank_pool import Member, RankPool
 
 
 class Loop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import signal
 import socket
@@ -10,20 +11,16 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from kit.clusters.devices import Plan
 from kit.clusters.host.preload import preload_used
 from kit.clusters.host.rank_process import HELD, RankConfig, rank_main
 from kit.clusters.processes import children, how_it_ended, signal_name
+from kit.clusters.request import Settings
 from kit.probe import blackbox
 from kit.protocol.messages import FromRank, ProcessNews, RankLost, RankResumed, RankSuspended, ToRank
 from kit.protocol.wire import Mailbox
-
-if TYPE_CHECKING:
-    import mmap
-
-    from kit.clusters.devices import Plan
-    from kit.clusters.request import Settings
 
 
 @dataclass(slots=True)

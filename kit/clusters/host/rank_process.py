@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from traitlets.config import Config
 
@@ -17,14 +18,9 @@ from kit.clusters.host import engine
 from kit.clusters.host.preload import Overhear
 from kit.clusters.links import INTERFACE
 from kit.clusters.processes import die_with_parent
+from kit.clusters.request import Settings
+from kit.protocol.messages import FromRank, ToRank
 from kit.protocol.wire import Channel
-
-if TYPE_CHECKING:
-    import mmap
-    import socket
-
-    from kit.clusters.request import Settings
-    from kit.protocol.messages import FromRank, ToRank
 
 HELD = (signal.SIGTERM, signal.SIGCHLD)  # the agent's handlers for these must not run in a rank
 

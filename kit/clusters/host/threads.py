@@ -13,13 +13,14 @@ import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from kit.clusters.coordinator.coordinator import Coordinator
 from kit.clusters.coordinator.run import ForKernel, ForRank
 from kit.clusters.host.rank_process import break_away, import_path
+from kit.clusters.request import Settings
 from kit.probe import blackbox
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox, BlackboxReader
@@ -45,10 +46,6 @@ from kit.protocol.messages import (
 )
 from kit.protocol.wire import Channel
 from kit.trace.facts import Failure
-from kit.trace.text import line_text
-
-if TYPE_CHECKING:
-    from kit.clusters.request import Settings
 
 PULSE = 1.0  # s between signs of life
 CPU = torch.device("cpu")
@@ -174,9 +171,9 @@ class ThreadHost:
         if rank not in self._runs:
             return f"rank {rank} has been loading the function for {self._order.patience:g} s."
         frames: Any = sys._current_frames()
-        line = line_text(self._runs[rank].code.place(frames.get(self._threads[rank])))
+        place = self._runs[rank].code.place(frames.get(self._threads[rank]))
         return (
             f"rank {rank} has worked for {self._order.patience:g} s without talking to another"
-            f"{f' ({line})' if line else ''}; ranks that are threads take turns, so all others stand still. "
+            f"{f' ({place.words()})' if place else ''}; ranks that are threads take turns, so all others stand still. "
             "Give it longer with kit.options(threads=True, patience=600), or find out what it does there."
         )

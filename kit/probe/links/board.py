@@ -19,10 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from io import BufferedRandom
+from io import BufferedRandom
 
 RANKS = 1024
 BUCKETS, WIDTH = 512, 8  # of transfers under way; when a bucket is full the oldest of it is forgotten

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+import torch.distributed as dist
 
 from kit.probe.deferred import DeferredWork
 from kit.probe.links.board import Board, Transfer
-
-if TYPE_CHECKING:
-    import torch
-    import torch.distributed as dist
 
 WAKING = 4e-5  # s that a sleeper may come late: the last of a wait is spent awake
 FOLLOWS = 3e-4  # s of Python between two messages that the model has in its latency

@@ -19,18 +19,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
 
 from kit.probe.links.board import Board, Transfer
 from kit.probe.links.delayed import Awaited, DelayedWork, Pace
 from kit.probe.links.scheduling import SHORT, ask_for_turns
 from kit.probe.operations import OperationCall, nbytes
-
-if TYPE_CHECKING:
-    import torch
-    import torch.distributed as dist
-
-    from kit.protocol.links import Links
+from kit.protocol.links import Links
 
 
 class Throttle:

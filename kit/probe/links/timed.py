@@ -11,21 +11,19 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+import torch.distributed as dist
+
+from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.deferred import DeferredWork
+from kit.probe.ledger import Entry
 from kit.probe.links.delayed import DelayedWork
+from kit.probe.operations import OperationCall
 from kit.probe.passes import Passes
 from kit.probe.record import RecordRun
-
-if TYPE_CHECKING:
-    import torch
-    import torch.distributed as dist
-
-    from kit.probe.backend import Launch, ObservedGroup
-    from kit.probe.ledger import Entry
-    from kit.probe.operations import OperationCall
-    from kit.protocol.messages import Operations
+from kit.protocol.messages import Operations
 
 STOOD = 1_000_000  # ns of a wait that are more than the passing of a finished one
 

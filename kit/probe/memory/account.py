@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,17 +29,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.memory.kinds import Declared, Role, kind_of, plain, tensors_in
+from kit.probe.operations import OperationCall
 from kit.probe.passes import Passes
 from kit.probe.record import RecordRun
 from kit.probe.torch_private import backward_number, live_storage
+from kit.protocol.messages import Begin, Operations
 from kit.trace.facts import Account, MemorySample
 from kit.trace.memory import DECLARED, KINDS, thinned
-
-if TYPE_CHECKING:
-    from kit.probe.backend import Launch, ObservedGroup
-    from kit.probe.operations import OperationCall
-    from kit.protocol.messages import Begin, Operations
 
 NOTHING = Role(0)
 _GPT = str(Path(__file__).parents[2] / "gpt") + os.sep  # its training loop holds the optimizer

@@ -9,20 +9,18 @@ from __future__ import annotations
 import sys
 import time
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from kit.probe.backend import Launch, ObservedGroup
+from kit.probe.ledger import Entry
+from kit.probe.operations import OperationCall
 from kit.probe.posted import PostedWork, PostingRun
 from kit.probe.threads.moves import hand_over, move
+from kit.probe.threads.turns import Turns
 from kit.protocol.messages import Waits
-
-if TYPE_CHECKING:
-    from kit.probe.backend import Launch, ObservedGroup
-    from kit.probe.ledger import Entry
-    from kit.probe.operations import OperationCall
-    from kit.probe.threads.turns import Turns
 
 
 class ThreadRun(PostingRun["TurnWork"]):

@@ -13,7 +13,7 @@ from typing import Any
 
 from kit.cost.sweep import Sweep
 from kit.resources import traces_of
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 
 SCHEMA = "lockstep-recordings"
 VERSION = 1

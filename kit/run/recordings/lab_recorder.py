@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kit.run.cursor import Steppable
     from kit.run.links import SlowLinks
     from kit.run.record import Recording
-    from kit.trace.facts import Trace
+    from kit.trace.trace import Trace
 
 WALK = 120  # positions by which a session goes on when its lab has left it, for readers who press Step
 _recorder: LabRecorder | None = None

@@ -19,13 +19,15 @@ from kit.run.recordings.cell import announce, running, source_of
 from kit.run.recordings.index import RECORD, STEP, SWEEP, Entry, RecordingIndex
 from kit.run.runner import Call, Options, Runner, SweepPlan
 from kit.tables import html_facts, text_facts
-from kit.trace.facts import Position, Trace
+from kit.trace.facts import Position
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
     from kit.protocol.messages import How
     from kit.run.links import SlowLinks
-    from kit.trace.facts import Position, Trace
+    from kit.trace.facts import Position
+    from kit.trace.trace import Trace
 
 REMEDY = "'lockstep doctor' looks for what can be mended; after that restart the kernel."
 

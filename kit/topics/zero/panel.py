@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kit.panels.figure import Choice, FigureSwitch
 from kit.topics.zero.figures import stage_figures
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.run.record import MemoryRecording

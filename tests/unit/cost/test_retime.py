@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.cost import network, predicted_trace
-from kit.trace import Operation, Region, Trace
+from kit.trace.facts import Operation, Region
+from kit.trace.trace import Trace
 from tests.traces import example
 from tests.traces.builder import TraceBuilder
 

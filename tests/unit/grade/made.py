@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kit.grade.exercise import Case, Run
-from kit.trace.facts import Meta, Operation, Output, Place, RankTrace, Source, Trace
+from kit.trace.facts import Meta, Operation, Output, Place, RankTrace, Source
+from kit.trace.trace import Trace
 
 FILE = "cell"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kit.trace.facts import Frame, Memory, Meta, Operation, Place, Position, RankState, RankTrace, Source, Stop, Trace
+from kit.trace.facts import Frame, Memory, Meta, Operation, Place, Position, RankState, RankTrace, Source, Stop
+from kit.trace.trace import Trace
 
 LINES = ("def relay(x):", "    dist.send(x, 1)", "    dist.recv(x, 1)", "    return x")
 PLACE = [Place("cell", line, "relay") for line in (1, 2, 3, 4)]

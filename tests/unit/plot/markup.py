@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from xml.etree import ElementTree as xml
 
 from kit import plot
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 
 VIEWS: dict[str, Callable[[Trace, int], str]] = {
     "source": plot.source_html,

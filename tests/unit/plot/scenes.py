@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kit.trace.facts import Frame, Place, RankState, Region, Source, Summary, TensorFact, Trace
+from kit.trace.facts import Frame, Place, RankState, Region, Source, Summary, TensorFact
+from kit.trace.trace import Trace
 from tests.traces.builder import TraceBuilder, tensor
 
 HOSTILE = "<script>alert('x')</script>"

@@ -9,7 +9,7 @@ import pytest
 
 from kit import plot
 from kit.plot.palette import COMMUNICATE, COMPUTE, RANKS
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 from tests.traces import example
 from tests.unit.plot import scenes
 from tests.unit.plot.markup import VIEWS, find, parse, sizes

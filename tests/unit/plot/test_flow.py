@@ -7,7 +7,7 @@ import pytest
 
 from kit.plot import flowchart
 from kit.plot.diagram import quoted
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 from tests.traces import example
 from tests.unit.plot import scenes
 from tests.unit.plot.markup import parse

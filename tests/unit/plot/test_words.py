@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from kit.plot import words_html, words_text
 from kit.trace.facts import Output
-from kit.trace.text import advice, clause
 from tests.traces import example
 from tests.unit.plot import scenes
 from tests.unit.plot.markup import find, parse, rank_of, text
@@ -23,8 +22,8 @@ def test_words_are_those_of_the_trace() -> None:
     for moment in range(len(trace.positions)):
         shown = text(parse(words_html(trace, moment)))
         for state in trace.positions[moment].states:
-            assert clause(state) in shown
-            assert (advice(trace.positions[moment], state.rank) or "") in shown
+            assert state.clause in shown
+            assert (trace.positions[moment].advice(state.rank) or "") in shown
 
 
 def test_trouble_stands_out_and_the_rest_is_calm() -> None:

@@ -11,7 +11,7 @@ from kit.run import current
 from kit.run.comparison import Comparison
 from kit.run.record import MemoryRecording, Recording
 from kit.run.runner import Call, Options
-from kit.trace import Trace
+from kit.trace.trace import Trace
 from tests.traces import example
 from tests.unit.trace.test_memory import run as accounted_trace
 

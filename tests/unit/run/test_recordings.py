@@ -12,7 +12,7 @@ import pytest
 from kit.grade.record import BUDGET
 from kit.resources import assets, labs
 from kit.run.recordings.index import FILE, load
-from kit.trace import Trace
+from kit.trace.trace import Trace
 from tests import staleness
 
 LABS = sorted(path.stem for path in labs().glob("[0-9][0-9]_*.ipynb"))

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from kit.trace import Trace
 from kit.trace.chrome import events
+from kit.trace.trace import Trace
 from tests.traces import example
 
 EXAMPLES = [example.ring, example.held_ring, example.via_root, example.deadlock, example.failure, example.overlap]
 
 
 def by_phase(trace: Trace, phase: str) -> list[dict[str, Any]]:
-    return [event for event in events(trace) if event["ph"] == phase]
+    return [event for event in events(trace, trace.spans()) if event["ph"] == phase]
 
 
 def test_the_file_is_plain_json(tmp_path: Path) -> None:
     trace = example.ring()
     path = trace.chrome(tmp_path / "ring.json")
     content = json.loads(path.read_text(encoding="utf-8"))
-    assert content["traceEvents"] == json.loads(json.dumps(events(trace)))
+    assert content["traceEvents"] == json.loads(json.dumps(events(trace, trace.spans())))
     assert content["otherData"] == {"function": "ring_all_reduce", "mode": "step", "backend": "gloo"}
 
 

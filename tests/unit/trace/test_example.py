@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kit.trace import sentence
 from tests.traces import example
 
 
 def test_the_held_ring_is_the_situation_of_the_picture() -> None:
     position = example.held_ring().positions[-1]
-    assert [sentence(state) for state in position] == [
+    assert [str(state) for state in position] == [
         "rank 0 waits in recv from rank 3 · line 8 · 1.9 s",
         "rank 1 paused before line 5",
         "rank 2 waits in send to rank 3 · line 8 · 1.9 s",
@@ -36,7 +35,7 @@ def test_the_deadlock_is_proved() -> None:
 
 def test_the_failure_strands_the_others() -> None:
     position = example.failure().positions[-1]
-    assert sentence(position[1]) == "rank 1 failed at line 7: ValueError: boom"
+    assert str(position[1]) == "rank 1 failed at line 7: ValueError: boom"
     assert position.verdict == "Deadlock: ranks 0, 2 wait in all_reduce (line 8); rank 1 failed without it."
 
 

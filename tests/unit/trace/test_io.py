@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kit.trace import (
+from kit.trace.facts import (
     Account,
     Frame,
     Memory,
@@ -27,8 +27,8 @@ from kit.trace import (
     Stop,
     Summary,
     TensorFact,
-    Trace,
 )
+from kit.trace.trace import Trace
 from tests.traces import example
 
 EXAMPLES = [example.ring, example.held_ring, example.via_root, example.deadlock, example.failure, example.overlap]

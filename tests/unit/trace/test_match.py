@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kit.trace import Operation, Place, Region, disagreement
-from kit.trace.facts import Position, RankState
+from kit.trace.facts import Operation, Place, Position, RankState, Region
+from kit.trace.match import disagreement
 from tests.traces import example
 
 Shape = tuple[int, ...]

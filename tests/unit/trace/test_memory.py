@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kit.trace import Account, MemorySample, Pass, Trace
+from kit.trace.facts import Account, MemorySample, Pass
 from kit.trace.memory import KINDS, MODEL, thinned, total
+from kit.trace.trace import Trace
 from tests.traces import example
 
 MOMENTS = (

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kit.trace import Pass, Trace
-from kit.trace.facts import Region
+from kit.trace.facts import Pass, Region
 from kit.trace.overlap import RankOverlap
+from kit.trace.trace import Trace
 from tests.traces import example
 from tests.traces.builder import TraceBuilder
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kit.trace import Traffic
 from kit.trace.facts import Region
+from kit.trace.traffic import Traffic
 from tests.traces import example
 from tests.traces.builder import TraceBuilder, tensor
 

@@ -6,7 +6,7 @@ import pytest
 
 from kit.cost import network, predicted_trace
 from kit.resources import assets
-from kit.trace import Trace, advice, sentence
+from kit.trace.trace import Trace
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,9 @@ def test_it_says_what_theory_says(ring: Trace) -> None:
 def test_the_held_rank_and_those_who_wait_for_it(ring: Trace) -> None:
     (held,) = [index for index, position in enumerate(ring.positions) if position[3].held]
     position = ring.positions[held]
-    assert sentence(position[0]).startswith("rank 0 waits in recv from rank 3 · line ")
-    assert sentence(position[2]).startswith("rank 2 waits in send to rank 3 · line ")
-    assert advice(position, 3) == "let it go to free ranks 0 and 2"
+    assert str(position[0]).startswith("rank 0 waits in recv from rank 3 · line ")
+    assert str(position[2]).startswith("rank 2 waits in send to rank 3 · line ")
+    assert position.advice(3) == "let it go to free ranks 0 and 2"
     last = {span.rank: span for span in ring.until(held).spans() if span.lane == 0}
     assert [(last[rank].kind, last[rank].open) for rank in (0, 2, 3)] == [
         ("wait", True),

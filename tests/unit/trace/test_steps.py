@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit.trace import Pass
+from kit.trace.facts import Pass
 from kit.trace.timeline import steps, the_step
 
 

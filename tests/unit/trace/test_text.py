@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kit.trace import Failure, Place, Position, RankState, advice
-from kit.trace.text import duration, listed, named, operation_text, sentence, size
+from kit.trace.facts import Failure, Place, Position, RankState
+from kit.trace.text import duration, listed, named, operation_text, size
 
 HERE = Place("cell", 8, "ring")
 SECOND = 1_000_000_000
@@ -57,7 +57,7 @@ SECOND = 1_000_000_000
     ],
 )
 def test_every_phase_has_its_sentence(state: RankState, words: str) -> None:
-    assert sentence(state) == words == str(state)
+    assert str(state) == words
 
 
 def test_a_position_reads_line_by_line_and_ends_with_its_verdict() -> None:
@@ -123,21 +123,21 @@ def test_advice_says_what_frees_a_wait_and_whom_a_held_rank_keeps() -> None:
             RankState(3, "paused", HERE, held=True),
         ),
     )
-    assert advice(position, 0) == "rank 3 is held before line 8"
-    assert advice(position, 1) == "step it to free rank 2"
-    assert advice(position, 2) == "rank 1 is paused before line 8, rank 3 is held before line 8"
-    assert advice(position, 3) == "let it go to free ranks 0 and 2"
+    assert position.advice(0) == "rank 3 is held before line 8"
+    assert position.advice(1) == "step it to free rank 2"
+    assert position.advice(2) == "rank 1 is paused before line 8, rank 3 is held before line 8"
+    assert position.advice(3) == "let it go to free ranks 0 and 2"
 
 
 def test_advice_groups_ranks_and_keeps_its_grammar() -> None:
     waits = RankState(0, "waiting", HERE, "all_reduce", (1, 2))
-    assert advice(Position("step", (waits, RankState(1, "stopped"), RankState(2, "stopped"))), 0) == (
+    assert Position("step", (waits, RankState(1, "stopped"), RankState(2, "stopped"))).advice(0) == (
         "ranks 1 and 2 are stopped"
     )
-    assert advice(Position("step", (waits, RankState(1, "running"), RankState(2, "running"))), 0) == (
+    assert Position("step", (waits, RankState(1, "running"), RankState(2, "running"))).advice(0) == (
         "ranks 1 and 2 still run"
     )
-    assert advice(Position("step", (RankState(0, "finished"),)), 0) is None
+    assert Position("step", (RankState(0, "finished"),)).advice(0) is None
 
 
 def test_a_rank_folds_into_the_whole_group_only_when_neighbours() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.trace import Span, Trace
 from kit.trace.clocks import Active
 from kit.trace.facts import Mode, Operation, Region
+from kit.trace.timeline import Span
+from kit.trace.trace import Trace
 from tests.traces import example
 from tests.traces.builder import TraceBuilder
 

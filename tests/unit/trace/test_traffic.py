@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.trace import Operation, Region, Traffic
-from kit.trace.traffic import algorithmic_bytes, item_size, received, sent, whole_buffer
+from kit.trace.facts import Operation, Region
+from kit.trace.traffic import Traffic, algorithmic_bytes, item_size, received, sent, whole_buffer
 
 NAMES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit.trace import Region
+from kit.trace.facts import Region
 from tests.traces import example
 from tests.traces.builder import TraceBuilder
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.trace import Place, RankState, deadlock, stuck
-from kit.trace.facts import Phase
+from kit.trace.facts import Phase, Place, RankState
+from kit.trace.waits import deadlock, stuck
 
 
 def at(line: int, file: str = "cell") -> Place:

@@ -6,7 +6,8 @@ import pytest
 
 from kit.topics.my_topic.cost import bytes_sent
 from kit.topics.my_topic.figures import payload_by_rank, payload_svg
-from kit.trace.facts import Meta, RankTrace, Trace
+from kit.trace.facts import Meta, RankTrace
+from kit.trace.trace import Trace
 
 
 def test_a_ring_of_two_sends_everything_once() -> None:

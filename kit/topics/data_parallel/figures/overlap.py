@@ -11,8 +11,8 @@ from kit.cost.sweep import time_text
 from kit.plot.figure import LETTER, Axes, Axis, Boxes, Column, Figure, Labels, Mark, Segments, pixels, values
 from kit.plot.memory import bytes_text
 from kit.plot.timeline import time_axis
-from kit.trace.facts import Trace
 from kit.trace.overlap import Flight, Overlap, RankOverlap
+from kit.trace.trace import Trace
 
 Measured = Trace | Overlap
 MOST_RANKS = 8  # that are drawn; the words have all of them

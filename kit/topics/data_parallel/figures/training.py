@@ -14,8 +14,8 @@ from kit.plot.diagram import Diagram, flow_script, quoted
 from kit.plot.markup import escape
 from kit.plot.moment import pending, position_at, standing
 from kit.plot.palette import INK, UNKNOWN, rank_color, text_on
-from kit.trace.facts import Trace
 from kit.trace.text import canonical
+from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from mermaid.flowchart import Link, Node

@@ -10,7 +10,7 @@ import torch
 import kit
 from kit.topics.collectives import reference as collectives
 from kit.topics.collectives.reference import chunk_sizes
-from kit.trace import Trace
+from kit.trace.trace import Trace
 from tests.topics.collectives import traffic
 
 RANKS = 3

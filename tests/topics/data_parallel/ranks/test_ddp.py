@@ -18,8 +18,8 @@ import kit
 from kit.run.live import LiveRunner
 from kit.topics.collectives.reference import ring_all_reduce
 from kit.topics.data_parallel.reference.built_in import at_once
-from kit.trace import Trace
 from kit.trace.facts import Operation
+from kit.trace.trace import Trace
 from kit.trace.traffic import algorithmic_bytes
 from tests.topics.collectives import traffic
 from tests.topics.data_parallel.ranks import training

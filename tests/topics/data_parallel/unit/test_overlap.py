@@ -11,7 +11,7 @@ from kit.run.record import Recording
 from kit.run.runner import Call, Options
 from kit.topics.data_parallel import measure_overlap, plot_overlap
 from kit.topics.data_parallel.overlap import named_by
-from kit.trace import Trace
+from kit.trace.trace import Trace
 from tests.unit.trace.test_overlap import backward
 
 

@@ -11,8 +11,9 @@ from kit.plot.figure import Axes, Boxes, Figure, Labels, Segments
 from kit.topics.data_parallel.figures import overlap_figure
 from kit.topics.data_parallel.figures.overlap import room
 from kit.topics.data_parallel.panels import overlap_panel
-from kit.trace.facts import Pass, Trace
+from kit.trace.facts import Pass
 from kit.trace.overlap import RankOverlap
+from kit.trace.trace import Trace
 from tests.unit.panels.test_still import picture_of
 from tests.unit.trace.test_overlap import backward
 

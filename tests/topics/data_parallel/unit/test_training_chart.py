@@ -12,7 +12,8 @@ import pytest
 
 from kit.topics.data_parallel.figures import TRAINING, training_chart
 from kit.topics.data_parallel.figures.training import CHARTS, STEPS, label_of, ranks_of, step_in_hand
-from kit.trace.facts import Region, Trace
+from kit.trace.facts import Region
+from kit.trace.trace import Trace
 from tests.traces.builder import TraceBuilder, tensor
 from tests.unit.plot.markup import parse, tag, text
 from tests.unit.plot.mermaid_rules import check_flow_chart

@@ -18,7 +18,7 @@ from kit.run.live import LiveRunner
 from kit.run.record import MemoryRecording
 from kit.run.runner import Options
 from kit.topics.zero.cost import FP32, MIXED, model_state
-from kit.trace import Trace
+from kit.trace.trace import Trace
 from tests.topics.zero.ranks import counts
 
 Run = Callable[..., Any]

@@ -9,7 +9,8 @@ import pytest
 from kit.plot.figure import Axes, Boxes, Figure, Labels
 from kit.topics.zero.cost import FP32, MIXED
 from kit.topics.zero.figures import formula_of, last_step, stage_figures, stages
-from kit.trace.facts import Account, MemorySample, Meta, Operation, Pass, RankTrace, Region, Trace
+from kit.trace.facts import Account, MemorySample, Meta, Operation, Pass, RankTrace, Region
+from kit.trace.trace import Trace
 
 P, N = 1_000_000, 4
 STATE = {0: (4, 4, 8), 1: (4, 4, 2), 2: (4, 1, 2), 3: (1, 1, 2)}  # bytes of each parameter on one of four ranks

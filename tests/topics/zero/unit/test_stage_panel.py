@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit.topics.zero.panel import StagePanel, stages_panel
-from kit.trace.facts import Trace
+from kit.trace.trace import Trace
 from tests.topics.zero.unit.test_stage_figures import P, run_of, runs
 from tests.unit.panels.test_still import picture_of
 
