@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -40,7 +40,7 @@ class Entry:
     reduce: Any
     began: int | None = None
     ended: int | None = None
-    waits: tuple[tuple[int, int], ...] = ()
+    waits: list[tuple[int, int]] = field(default_factory=list)  # appended to by whatever threads wait for it
     error: str | None = None
     keep: Any = None  # the Work handed out, until it is waited for: C++ may hold it without a Python reference
     future: Any = None  # the future handed out, until it has come
@@ -59,7 +59,7 @@ class Entry:
             issued=self.issued,
             began=self.began,
             ended=self.ended,
-            waits=self.waits,
+            waits=tuple(self.waits),
             peer=self.peer,
             tag=self.tag,
             root=self.root,

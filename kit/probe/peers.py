@@ -51,7 +51,9 @@ def strangers(known: Iterable[Connection], inodes: set[int], user: int) -> set[i
 
 
 def connections() -> Iterator[Connection]:
-    """All established TCP connections of this host, both ends of those within it."""
+    """All established TCP connections of this host, both ends of those within it; some twice, when others come and go
+    while the system's table is read.
+    """
     for table in ("tcp", "tcp6"):
         path = Path("/proc/net") / table
         if path.exists():

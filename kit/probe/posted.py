@@ -37,7 +37,7 @@ class PostedWork(DeferredWork):
         begin = wait_began(self.entry, sys._getframe(1))
         if not self.done.is_set():
             self.stand(begin)
-        self.entry.waits += ((begin, time.monotonic_ns()),)
+        self.entry.waits.append((begin, time.monotonic_ns()))
         self.was_waited_for()
         return super().wait()
 

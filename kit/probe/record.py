@@ -63,7 +63,7 @@ class RecordRun(Run):
         frame = sys._getframe(2)
         entry = self.ledger.open(call, group.label, group.ranks, frame)
         if self.throttle is not None:
-            launch = self.over_links(group, call, launch, entry.issued)
+            launch = self.held_back(entry, group, call, launch)
         elif self._clock is None and frame.f_code.co_name == BACKWARD and _is_bucket(call):
             bare = launch()  # the reducer takes the future and never waits for the work
             self.promise(entry, bare.get_future())
@@ -71,6 +71,10 @@ class RecordRun(Run):
         work = RecordedWork(self, entry, launch(), self._clock)
         entry.keep = work if self._clock is None else None
         return work
+
+    def held_back(self, entry: Entry, group: ObservedGroup, call: OperationCall, launch: Launch) -> Launch:
+        """`launch` over throttled links."""
+        return self.over_links(group, call, launch, entry.issued)
 
     def promise(self, entry: Entry, future: torch.futures.Future[Any]) -> None:
         """A future was handed out. Whether it has come is seen when this rank's own code next passes by here.
@@ -106,7 +110,7 @@ class RecordRun(Run):
         finally:
             self.waiting = None
             entry.ended = time.monotonic_ns()
-            entry.waits += ((entry.issued, entry.ended),)
+            entry.waits.append((entry.issued, entry.ended))
 
     def tick(self) -> None:
         """In the control thread: asks the coordinator about a wait that has become long."""
@@ -162,7 +166,7 @@ class RecordedWork(dist.Work):
             return self._work.wait() if timeout is None else self._work.wait(timeout)
         finally:
             now = time.monotonic_ns()
-            entry.waits += ((begin, now),)
+            entry.waits.append((begin, now))
             if self._clock is not None:
                 self._clock.mark(entry)
             elif entry.ended is None:

@@ -22,6 +22,9 @@ from kit.trace.trace import Trace
 
 I, H, O = 64, 128, 32  # inputs, hidden, outputs  # noqa: E741
 P = I * H + H + H * O + O  # 12,448 parameters, divisible by 2; three ranks pad by two
+# What the reducer of four parameters told other ranks when it made its bucket anew, in int32: which parameter is where
+# and how many buckets there are, then the size of one. A thread of gloo may not have let go of either yet.
+TOLD = {0, 4 * (4 + 1), 4 * 1, 4 * (4 + 1) + 4 * 1}
 
 
 def accounted(
@@ -59,15 +62,13 @@ def test_data_parallel_holds_what_theory_says(ranks: LiveRunner, dtype: torch.dt
     for rank, b in enumerate(sizes):
         account_of = run.holdings.of(rank)
         begin = [held for held in account_of if held.label == "backward begins"][-1]
-        # the reducer keeps its buckets, as large as all gradients, beside them; it has also told the others their one
-        # size, an int32, which a thread of gloo may not have let go of yet
         assert (begin.parameters, begin.gradients) == (P * item, 0)
-        assert begin.buffers in (P * item, P * item + 4)
+        assert begin.buffers - P * item in TOLD, "the reducer keeps its bucket, as large as all gradients, beside them"
         assert begin.optimizer_state == 2 * P * item + 4 * 4  # and a step counter for each of four parameters
         assert begin.activations == b * (I + H + O) * item + 2 * item
         assert run.peak(rank, MODEL).nbytes == 4 * P * item + 16
         assert run.peak(rank, ["gradients"]).within in ("backward", "step")
-        assert max(held.buffers for held in account_of if held.label.startswith("step")) == P * item
+        assert max(held.buffers for held in account_of if held.label.startswith("step")) - P * item in TOLD
     assert {one.name for one in run.trace.ranks[0].passes} == {"forward", "backward", "step"}
 
 

@@ -49,11 +49,11 @@ class TimedRun(RecordRun):
             self._stood_in_futures(computed, over)
         super().end()
 
-    def over_links(self, group: ObservedGroup, call: OperationCall, launch: Launch, *asked: int | None) -> Launch:
-        entry, held_back = self.ledger.entries[-1], super().over_links(group, call, launch, *asked)
+    def held_back(self, entry: Entry, group: ObservedGroup, call: OperationCall, launch: Launch) -> Launch:
+        over_links = super().held_back(entry, group, call, launch)
 
         def launched(*source: int) -> dist.Work:
-            work = held_back(*source)
+            work = over_links(*source)
             if isinstance(work, DeferredWork):  # not work.after, for which a thread would wait
                 DeferredWork.after(work, partial(self._over, entry, work))
             return work
@@ -82,5 +82,5 @@ class TimedRun(RecordRun):
                 continue
             entry.ended = min(entry.ended, over)  # its future came before the note of it
             if entry.ended > since:
-                entry.waits += ((since, entry.ended),)
+                entry.waits.append((since, entry.ended))
                 since = entry.ended

@@ -45,8 +45,8 @@ def test_a_real_connection_of_this_process_is_seen_from_both_ends() -> None:
         with called:
             own = {os.fstat(end.fileno()).st_ino for end in (caller, called)}
             assert own <= own_inodes()
-            ends = [one for one in connections() if one.inode in own]
-            assert len(ends) == 2 and (ends[0].here, ends[0].there) == (ends[1].there, ends[1].here)
+            one, other = {end for end in connections() if end.inode in own}
+            assert (one.here, one.there) == (other.there, other.here)
             assert strangers(connections(), own, user=os.geteuid()) == set()
             expected = set() if os.geteuid() == 0 else {os.geteuid()}
             assert strangers(connections(), own, user=os.geteuid() + 1) == expected
