@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kit.panels.predict import predict
     from kit.run import per_rank
     from kit.run.errors import RankError
-    from kit.run.runner import Options as options  # said as a function: kit.options(ranks=2).record(fn)
+    from kit.run.options import Options as options  # said as a function: kit.options(ranks=2).record(fn)
     from kit.trace.trace import Trace
 
 __all__ = [
@@ -49,7 +49,7 @@ _HOMES = {
     "Trace": ("kit.trace.trace", "Trace"),
     "exercise": ("kit.grade.answers", "exercise"),
     "hint": ("kit.grade", "hint"),
-    "options": ("kit.run.runner", "Options"),
+    "options": ("kit.run.options", "Options"),
     "per_rank": ("kit.run", "per_rank"),
     "predict": ("kit.panels.predict", "predict"),
     "solution": ("kit.grade", "solution"),

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
     from kit.cost.sweep import Sweep
     from kit.grade.verdict import Verdict
-    from kit.run.comparison import Comparison
     from kit.run.cursor import Replay, Steppable
     from kit.run.links import SlowLinks
-    from kit.run.record import Recording
+    from kit.run.results import Comparison, Recording
     from kit.run.runner import Runner
     from kit.trace.trace import Trace
 
@@ -112,9 +111,10 @@ def link(
     only what goes from one group to another is slowed; left out, every link is. In force for runs that begin inside
     `with`, for those of `kit.options(link=...)`, or from `.on()` to `.off()`. ValueError for what cannot be.
     """
+    from kit.run import current
     from kit.run.links import SlowLinks
 
-    return SlowLinks(latency, bandwidth, between)
+    return SlowLinks(latency, bandwidth, between, current.runner)
 
 
 def load(path: str | Path) -> Replay:
@@ -133,7 +133,8 @@ def compare(runs: Mapping[str, Recording]) -> Comparison:
 
     runs: name -> recording. ValueError without any.
     """
-    from kit.run.comparison import Comparison
+
+    from kit.run.results import Comparison
 
     return Comparison(runs)
 
@@ -158,11 +159,12 @@ def check(function: Callable[..., Any], *, seed: int | None = None) -> Verdict:
 def _on(runner: Runner) -> Callable[..., tuple[list[Any], Trace]]:
     """How a check runs a function: on the first `world` ranks, each with its own arguments."""
     from kit.probe.shipping import PerRank
-    from kit.run.runner import Call, Options
+    from kit.run.call import Call
+    from kit.run.runner import RunOptions
 
     def run(function: Callable[..., Any], world: int, arguments: Sequence[tuple[Any, ...]]) -> tuple[list[Any], Trace]:
         columns = tuple(PerRank(column) for column in zip(*arguments, strict=True))
-        recording = runner.run(Call(function, columns), Options(ranks=world), quiet=True)
+        recording = runner.run(Call(function, columns), RunOptions(ranks=world), quiet=True)
         return recording.results, recording.trace
 
     return run

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
 
 Facts = Sequence[tuple[str, str]]  # (name, what is so)
 Rows = Sequence[Sequence[str]]  # the first one is the heading; cells beyond the first column are numbers
+
+
+class Table(ABC):
+    """What is read as a table: text in a terminal, HTML in a notebook."""
+
+    @abstractmethod
+    def table(self) -> tuple[str, Rows, Sequence[str]]:
+        """The title above ('' for none), the rows, the notes below."""
+
+    def __str__(self) -> str:
+        return text_table(*self.table())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table())
 
 
 def text_table(title: str, rows: Rows, notes: Sequence[str] = ()) -> str:
@@ -15,7 +32,7 @@ def text_table(title: str, rows: Rows, notes: Sequence[str] = ()) -> str:
     lines = (
         "  ".join(cell.rjust(widths[i]) if i else cell.ljust(widths[i]) for i, cell in enumerate(row)) for row in rows
     )
-    return "\n".join([title, *(line.rstrip() for line in lines), *notes])
+    return "\n".join([*([title] if title else []), *(line.rstrip() for line in lines), *notes])
 
 
 def html_table(title: str, rows: Rows, notes: Sequence[str] = ()) -> str:
@@ -48,5 +65,5 @@ def html_facts(title: str, label: str, facts: Facts, note: str = "") -> str:
 
 
 def _html(title: str, label: str, lines: str, note: str = "") -> str:
-    head = f"<div class='ls-report-title' style='font-weight:600;margin-bottom:4px'>{escape(title)}</div>"
+    head = f"<div class='ls-report-title' style='font-weight:600;margin-bottom:4px'>{escape(title)}</div>" * bool(title)
     return f"{head}{note}<table aria-label='{escape(label, quote=True)}'>{lines}</table>"

@@ -5,30 +5,13 @@ No widgets here: a session goes in, the session has moved when a method returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
+from kit.run.cursor import Steppable
 from kit.trace.facts import ENDED
 
 if TYPE_CHECKING:
-    from kit.trace.facts import Position
-    from kit.trace.trace import Trace
-
-
-class SessionView(Protocol):
-    """The part of a session, live or replayed, that a panel reads. Motions are looked up only on live ones."""
-
-    @property
-    def trace(self) -> Trace: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def state(self) -> Position: ...
-    @property
-    def live(self) -> bool: ...
-    def back(self) -> Any: ...
-    def forward(self) -> Any: ...
-    def seek(self, index: int) -> Any: ...
+    from kit.run.cursor import TraceCursor
 
 
 class Motions:
@@ -37,7 +20,7 @@ class Motions:
     `held` are left out of every live motion. Raises ValueError when all ranks are held and a live motion is asked for.
     """
 
-    def __init__(self, session: SessionView) -> None:
+    def __init__(self, session: TraceCursor) -> None:
         self.session = session
         self.held: set[int] = set()
 
@@ -88,7 +71,7 @@ class Motions:
     def out(self) -> None:
         self._forward("out")
 
-    def next_collective(self) -> None:
+    def collective(self) -> None:
         """To right before the next operation; in the record, to the next position that stands before one."""
         if self.at_newest:
             self._live("to_collective")
@@ -103,11 +86,10 @@ class Motions:
     def reset(self) -> None:
         """Fresh ranks before the first line, with the original arguments. A replayed record goes back to its start."""
         self.held.clear()
-        reset: Callable[[], Any] | None = getattr(self.session, "reset", None)
-        if reset is None:
-            self.start()
+        if isinstance(self.session, Steppable):
+            self.session.reset()
         else:
-            reset()
+            self.start()
 
     def _forward(self, motion: str) -> None:
         if self.at_newest:

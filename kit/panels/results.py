@@ -5,30 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kit import panels, plot, shown
+from kit import shown
 from kit.cost.sweep import Sweep
-from kit.run.comparison import Comparison
+from kit.panels.areas import header_html
+from kit.panels.figure import FigurePanel
+from kit.panels.stepping import SteppingPanel
+from kit.plot import bandwidth_figure, memory_figure, timeline_figure, traffic_figure, words_html, words_text
 from kit.run.cursor import TraceCursor
 from kit.run.errors import RankError
-from kit.run.record import Formula, MemoryRecording, Recording
+from kit.run.results import Comparison, Formula, MemoryRecording, Recording
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.cost.sweep import Pair
-    from kit.panels.figure import FigurePanel
-    from kit.panels.stepping import SteppingPanel
+    from kit.trace.memory import Holdings
 
-
-@shown.panel_of(TraceCursor)
-def _stepping(session: TraceCursor, predicted: Trace | Callable[[Trace], Trace] | None = None) -> SteppingPanel:
-    return panels.stepping_panel(session, predicted)
+shown.panel_of(TraceCursor)(SteppingPanel)
 
 
 @shown.panel_of(Recording, RankError, Trace)
-def _recording(
+def record_panel(
     recording: Recording | RankError | Trace, predicted: Trace | Callable[[Trace], Trace] | None = None
 ) -> FigurePanel:
-    return panels.record_panel(recording, predicted)
+    """Traffic and time by rank of a recording, of a trace, or of the `RankError` a failed run raised."""
+    trace, about = (recording, "") if isinstance(recording, Trace) else (recording.trace, recording.about)
+    failed = bool(trace.positions) and any(state.phase != "finished" for state in trace.positions[-1])
+    where = ("recorded at full speed", *(["not every rank finished"] if failed else []))
+    traffic = traffic_figure(trace)
+    time = timeline_figure(trace, None, predicted(trace) if callable(predicted) else predicted)
+    said = (" · ".join((trace.meta.function, *where)), about, traffic.words)
+    return FigurePanel(
+        f"Recording of {trace.meta.function}",
+        traffic,
+        time,
+        header=header_html(trace, where),
+        about=about,
+        below=words_html(trace, -1) if trace.positions else "",
+        words="\n".join(part for part in (*said, words_text(trace, -1) if trace.positions else "") if part),
+    )
 
 
 @shown.plot_of(TraceCursor)
@@ -41,23 +55,31 @@ def _time_of(recording: Recording) -> FigurePanel:
     return _time(recording.trace, None, recording.about)
 
 
+def _time(trace: Trace, position: int | None, about: str) -> FigurePanel:
+    return FigurePanel("Time by rank", timeline_figure(trace, position), about=about)
+
+
 @shown.plot_of(MemoryRecording)
 def _memory(run: MemoryRecording, formula: Formula | None = None) -> FigurePanel:
-    return panels.memory_panel(run.holdings, formula, run.about)
+    return memory_panel(run.holdings, formula, run.about)
 
 
 @shown.plot_of(Comparison)
 def _memory_of_each(compared: Comparison, formula: Mapping[str, Any] | None = None) -> FigurePanel:
     held = {name: run.holdings for name, run in compared.accounted.items()}
-    return panels.memory_panel(held, formula, compared.about)
+    return memory_panel(held, formula, compared.about)
+
+
+def memory_panel(measured: Holdings | Mapping[str, Holdings], formula: Any = None, about: str = "") -> FigurePanel:
+    """What ranks held, as stacked areas; formula: bytes, or name -> bytes, by run where there are several."""
+    return FigurePanel("Memory by rank", memory_figure(measured, formula), about=about)
 
 
 @shown.plot_of(Sweep)
-def _bandwidth(sweep: Sweep, operations: str | Sequence[str] | None = None, link: Pair | None = None) -> FigurePanel:
-    return panels.bandwidth_panel(sweep, operations, link)
-
-
-def _time(trace: Trace, position: int | None, about: str) -> FigurePanel:
-    from kit.panels.figure import FigurePanel
-
-    return FigurePanel("Time by rank", plot.timeline_figure(trace, position), about=about)
+def bandwidth_panel(
+    sweep: Sweep, operations: str | Sequence[str] | None = None, link: Pair | None = None
+) -> FigurePanel:
+    """Time and bus bandwidth over size for each operation of a sweep; `link` draws a prediction over them, dashed."""
+    return FigurePanel(
+        f"Bandwidth on {sweep.ranks} ranks", bandwidth_figure(sweep, operations, link), about=sweep.about
+    )

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from kit.panels.areas import Areas, header_area, header_area_html, header_html
 from kit.panels.embed import Prediction
-from kit.panels.motions import Motions, SessionView
-from kit.panels.one_at_a_time import OneAtATime, running_loop
+from kit.panels.motions import Motions
+from kit.panels.one_at_a_time import Motion, OneAtATime, running_loop
 from kit.panels.panel import Panel, about_html, about_rows
 from kit.panels.still import after_cells
 from kit.panels.transport import Transport
 from kit.plot import words_text
+from kit.run.cursor import Steppable
 
 if TYPE_CHECKING:
+    from kit.run.cursor import TraceCursor
     from kit.trace.facts import Position
     from kit.trace.trace import Trace
 
@@ -30,7 +32,7 @@ class SteppingPanel(Panel):
     re-times one, is drawn above the measured times.
     """
 
-    def __init__(self, session: SessionView, predicted: Trace | Callable[[Trace], Trace] | None = None) -> None:
+    def __init__(self, session: TraceCursor, predicted: Trace | Callable[[Trace], Trace] | None = None) -> None:
         self.session = session
         self.motions = Motions(session)
         self._predicted = Prediction(predicted)
@@ -42,19 +44,7 @@ class SteppingPanel(Panel):
         self._transport = Transport(world, self._pressed, self._slid, self._switched)
         self._header = header_area("")
         self.areas = Areas(self._predicted, self._chosen)
-        self._actions: dict[str, Callable[[], None]] = {
-            "start": self.motions.start,
-            "back": self.motions.back,
-            "step": self.motions.step,
-            "collective": self.motions.next_collective,
-            "end": self.motions.end,
-            "over": self.motions.over,
-            "into": self.motions.into,
-            "out": self.motions.out,
-            "finish": self.motions.finish,
-            "reset": self.motions.reset,
-        }
-        self._about = str(getattr(session, "about", ""))
+        self._about = session.about
         parts = [self._header, *about_rows(self._about), *self._transport.rows(), *self.areas.rows()]
         super().__init__(f"Stepping {session.trace.meta.function}", parts, self.areas.heard, self._transport.styles)
         self.paint()
@@ -64,49 +54,48 @@ class SteppingPanel(Panel):
 
     def step(self) -> Position:
         """The next line on every rank that is not held; in the record, one position forward."""
-        return self._now("step")
+        return self._now(self.motions.step)
 
     def over(self) -> Position:
         """The next line of this function, calls on the way included."""
-        return self._now("over")
+        return self._now(self.motions.over)
 
     def into(self) -> Position:
         """Into the function called on this line."""
-        return self._now("into")
+        return self._now(self.motions.into)
 
     def out(self) -> Position:
         """Out of this function, to its caller."""
-        return self._now("out")
+        return self._now(self.motions.out)
 
     def next_collective(self) -> Position:
         """To right before the next operation."""
-        return self._now("collective")
+        return self._now(self.motions.collective)
 
     def finish(self) -> Position:
         """To the end of the function on every rank that is not held."""
-        return self._now("finish")
+        return self._now(self.motions.finish)
 
     def back(self) -> Position:
         """One position back in the record; the ranks stay where they are."""
-        return self._now("back")
+        return self._now(self.motions.back)
 
     def start(self) -> Position:
         """To the first position of the record."""
-        return self._now("start")
+        return self._now(self.motions.start)
 
     def end(self) -> Position:
         """To the newest position of the record."""
-        return self._now("end")
+        return self._now(self.motions.end)
 
     def seek(self, index: int) -> Position:
         """To a position of the record. Raises ValueError when it has none of that number."""
-        self._under_way.now(lambda: self.motions.seek(index))
-        return self.session.state
+        return self._now(lambda: self.motions.seek(index))
 
     def reset(self) -> Position:
         """Fresh ranks before the first line, with the original arguments; nobody is held any more."""
         self.pause()
-        return self._now("reset")
+        return self._now(self.motions.reset)
 
     def hold(self, *ranks: int) -> None:
         """Leaves ranks out of the motions that follow. Raises ValueError for a rank that does not exist."""
@@ -164,7 +153,7 @@ class SteppingPanel(Panel):
             return "replay"
         if self.motions.settled:
             return "finished"
-        return "live" if self.session.live else getattr(self.session, "ended", None) or "replay"
+        return "live" if self.session.live else self.session.ended or "replay"
 
     def text(self) -> str:
         """All that the panel says, as plain text: its header, a sentence per rank, the verdict, the notice."""
@@ -200,16 +189,15 @@ class SteppingPanel(Panel):
     def _follow(self) -> None:
         """Repaints when the record grows by itself, and after a cell that moved the session without the panel."""
         loop = running_loop()
-        listen = getattr(self.session, "on_change", None)
-        if loop is not None and listen is not None:
-            listen(lambda: loop.call_soon_threadsafe(self.paint))
+        if loop is not None:
+            self.session.on_change(lambda: loop.call_soon_threadsafe(self.paint))
         after_cells(self, "catch_up")
 
     def _hint(self) -> str:
         """What to do when the ranks went away under this session, and what holding does where there are none."""
         if self._about and self.motions.held:
             return "A recording: nobody is held back"
-        lost = getattr(self.session, "ended", None) is not None and hasattr(self.session, "reset") and not self._about
+        lost = self.session.ended is not None and isinstance(self.session, Steppable) and not self._about
         return "Reset puts ranks at the first line" if lost and not self.motions.settled else ""
 
     def _where(self) -> tuple[str, str, str]:
@@ -221,9 +209,9 @@ class SteppingPanel(Panel):
         else:
             self.remove_class(name)
 
-    def _now(self, action: str) -> Position:
+    def _now(self, motion: Motion) -> Position:
         self._notice = ""
-        self._under_way.now(self._actions[action])
+        self._under_way.now(motion)
         return self.session.state
 
     def _pressed(self, name: str) -> None:
@@ -232,7 +220,7 @@ class SteppingPanel(Panel):
             (self.play if self._playing is None else self.pause)()
             return
         self.pause()
-        self._under_way.soon(self._actions[name])
+        self._under_way.soon(getattr(self.motions, name))  # a control has the name of its motion
 
     def _slid(self, index: int) -> None:
         self._under_way.soon(lambda: self.motions.seek(index))

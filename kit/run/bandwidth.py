@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 from kit.clusters.progress import Progress
 from kit.clusters.system import memory
 from kit.cost.sweep import Row, Sweep, size_text
-from kit.run.runner import Call, SweepPlan
+from kit.run.call import Call
+from kit.run.record import run
 
 if TYPE_CHECKING:
-    from kit.run.live import LiveRunner
+    from kit.clusters.cluster import Cluster
+    from kit.run.runner import SweepPlan
+    from kit.run.scheduler import RunScheduler
 
 OPERATIONS = (
     "send",
@@ -42,8 +45,9 @@ CONTAINS = (
 )
 
 
-def sweep(cluster: LiveRunner, asked: SweepPlan) -> Sweep:
+def sweep(scheduler: RunScheduler, asked: SweepPlan) -> Sweep:
     """See `kit.bandwidth`."""
+    cluster = scheduler.cluster
     world = _world(cluster, asked.ranks)
     names = _operations(asked.operations)
     _count("repeats", asked.repeats, 1)
@@ -56,7 +60,7 @@ def sweep(cluster: LiveRunner, asked: SweepPlan) -> Sweep:
     try:
         for done, (name, nbytes) in enumerate(plan):
             progress.say(f"{_bar(done, len(plan))} {name} {size_text(nbytes)}")
-            row, said = _measure(cluster, name, world, nbytes, asked.repeats, asked.warm_up)
+            row, said = _measure(scheduler, name, world, nbytes, asked.repeats, asked.warm_up)
             rows.append(row)
             notes += [note for note in said if note not in notes]
         progress.done(f"{len(plan)} measurements on {world} ranks in {progress.seconds():.1f} s")
@@ -80,12 +84,11 @@ def sweep(cluster: LiveRunner, asked: SweepPlan) -> Sweep:
 
 
 def _measure(
-    cluster: LiveRunner, name: str, world: int, nbytes: int, repeats: int, warm_up: int
+    scheduler: RunScheduler, name: str, world: int, nbytes: int, repeats: int, warm_up: int
 ) -> tuple[Row, tuple[str, ...]]:
     from kit.probe.timing import TRIPS, time_collective
-    from kit.run.record import run
 
-    recording = run(cluster, Call(time_collective, (name, nbytes, repeats, warm_up)), world)
+    recording = run(scheduler, Call(time_collective, (name, nbytes, repeats, warm_up)), world)
     calls: list[list[tuple[float, float]]] = recording.results[:2] if name == "send" else recording.results
     trips = TRIPS.get(name, 1)
     # a call begins when the last rank is there: ranks leave a barrier one after the other, and that is not the link's
@@ -96,7 +99,7 @@ def _measure(
     return Row(name, world, nbytes, times, own), recording.trace.meta.notes
 
 
-def _world(cluster: LiveRunner, ranks: int | None) -> int:
+def _world(cluster: Cluster, ranks: int | None) -> int:
     world: Any = cluster.size if ranks is None else ranks
     if not _whole(world) or not 2 <= world <= cluster.size:
         if cluster.size < 2:
@@ -139,7 +142,7 @@ def _whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _fits(cluster: LiveRunner, world: int, largest: int) -> None:
+def _fits(cluster: Cluster, world: int, largest: int) -> None:
     """Raises ValueError, with the largest size that fits, where buffers would fill the memory."""
     devices = cluster.devices[:world]
     held = {device: size for device, _, size in cluster.found.accelerators}

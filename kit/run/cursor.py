@@ -38,6 +38,12 @@ class TraceCursor(ABC):
         """Why the ranks cannot be moved any more; None while they can."""
         return None
 
+    def on_change(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Calls `listener()` (from another thread) when the record grew without a motion of the caller; returns its
+        end. A record that is complete never does.
+        """
+        return lambda: None
+
     @property
     def position(self) -> int:
         """Which position of the record is in view, from 0."""

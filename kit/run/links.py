@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kit.cost.network import USUAL
 from kit.protocol.links import Links
 
-if TYPE_CHECKING:
-    from kit.run.runner import Runner
+
+class Linked(Protocol):
+    """Ranks whose links can be slowed."""
+
+    links: SlowLinks | None
+
+    @property
+    def size(self) -> int: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,14 +26,14 @@ class SlowLinks:
     """Links of a given speed: in force inside `with`, or from `on()` to `off()`, or for the runs of some options.
 
     latency: seconds a message takes beside its bytes. bandwidth: bytes per second. between: groups of ranks ('nodes'):
-    only what goes from one group to another is slowed; None: every link is. runner: whose ranks; None: this kernel's.
+    only what goes from one group to another is slowed; None: every link is. ranks: whose links, asked each time.
     """
 
-    latency: float = 0.0
-    bandwidth: float = math.inf
-    between: Sequence[Sequence[int]] | None = None
-    runner: Runner | None = None
-    _before: list[tuple[Runner, SlowLinks | None]] = field(default_factory=list, init=False, compare=False)
+    latency: float
+    bandwidth: float
+    between: Sequence[Sequence[int]] | None
+    ranks: Callable[[], Linked] = field(compare=False)
+    _before: list[tuple[Linked, SlowLinks | None]] = field(default_factory=list, init=False, compare=False)
 
     def __post_init__(self) -> None:
         latency, bandwidth = self.latency, self.bandwidth
@@ -37,32 +43,30 @@ class SlowLinks:
             raise ValueError(
                 f"bandwidth is in bytes per second, more than 0, not {bandwidth!r}: kit.link(bandwidth=1e8)"
             )
-        if self.runner is not None:
-            self.throttle(self.runner.size)  # refuses groups of other ranks
 
-    def of(self, runner: Runner) -> SlowLinks:
-        """The same, for the ranks of `runner`."""
-        return replace(self, runner=runner)
+    def of(self, ranks: Linked) -> SlowLinks:
+        """The same for these ranks. ValueError for groups of others."""
+        self.throttle(ranks.size)
+        return replace(self, ranks=lambda: ranks)
 
     def on(self) -> SlowLinks:
         """Slows the links from the next run on. ValueError for groups of other ranks than there are."""
-        self._runner().links = self
+        self.ranks().links = self
         return self
 
     def off(self) -> None:
         """Links as fast as they are, from the next run on."""
-        self._runner().links = None
+        self.ranks().links = None
 
     def __enter__(self) -> SlowLinks:
-        runner = self._runner()
-        before = runner.links
-        runner.links = self
-        self._before.append((runner, before))
+        ranks = self.ranks()
+        before, ranks.links = ranks.links, self
+        self._before.append((ranks, before))
         return self
 
     def __exit__(self, *problem: object) -> None:
-        runner, before = self._before.pop()
-        runner.links = before
+        ranks, ranks_before = self._before.pop()
+        ranks.links = ranks_before
 
     def __repr__(self) -> str:
         throttle = self.throttle(1 + max((rank for node in self.between or () for rank in node), default=1))
@@ -70,16 +74,10 @@ class SlowLinks:
 
     def throttle(self, size: int) -> Links | None:
         """What `size` ranks are told; None where nothing is slower. ValueError for groups of other ranks."""
-
         if self.latency == 0 and self.bandwidth == math.inf:
             return None
         pairs = None if self.between is None else _pairs(self.between, size)
         return Links(float(self.latency), float(self.bandwidth), pairs, _table(size))
-
-    def _runner(self) -> Runner:
-        from kit.run import current
-
-        return self.runner or current.runner()
 
 
 def _pairs(nodes: Sequence[Sequence[int]], size: int) -> frozenset[tuple[int, int]]:

@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kit.clusters.cluster import Cluster
-from kit.run.runner import Call, Options, Runner, SweepPlan
+from kit.run.runner import Runner
 
 if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
+    from kit.run.call import Call
     from kit.run.links import SlowLinks
-    from kit.run.record import Recording
+    from kit.run.results import Recording
+    from kit.run.runner import RunOptions, SweepPlan
     from kit.run.scheduler import RunScheduler
     from kit.run.session import Session
 
@@ -23,8 +25,6 @@ class LiveRunner(Cluster, Runner):
     As a context manager it stops what it started: `with kit.cluster(2) as c: ...`.
     """
 
-    _slow: SlowLinks | None = None
-
     @cached_property
     def scheduler(self) -> RunScheduler:
         """Who begins and ends the runs on these ranks."""
@@ -32,12 +32,12 @@ class LiveRunner(Cluster, Runner):
 
         return RunScheduler(self)
 
-    def open_session(self, call: Call, options: Options) -> Session:
+    def open_session(self, call: Call, options: RunOptions) -> Session:
         from kit.run.session import Session
 
-        return Session(self.ensure_running(), call, options.link)
+        return Session(self.ensure_running().scheduler, call, options.link)
 
-    def run(self, call: Call, options: Options, quiet: bool = False) -> Recording:
+    def run(self, call: Call, options: RunOptions, quiet: bool = False) -> Recording:
         from kit.run.record import run
         from kit.run.threads import ThreadRunner
 
@@ -45,18 +45,17 @@ class LiveRunner(Cluster, Runner):
             return ThreadRunner(self, options.world(self.size), options.patience).run(call, options, quiet)
         account = options.variables() if options.memory else None
         with options.link.of(self) if options.link else nullcontext():
-            return run(self.ensure_running(), call, options.ranks, not quiet, account)
+            return run(self.ensure_running().scheduler, call, options.ranks, not quiet, account)
 
     def sweep(self, plan: SweepPlan) -> Sweep:
         from kit.run.bandwidth import sweep
 
-        return sweep(self, plan)
+        return sweep(self.scheduler, plan)
 
     @property
     def links(self) -> SlowLinks | None:
-        return self._slow
+        return self.scheduler.links
 
     @links.setter
     def links(self, slow: SlowLinks | None) -> None:
-        self.scheduler.links = None if slow is None else slow.throttle(self.size)
-        self._slow = slow
+        self.scheduler.links = slow

@@ -3,106 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from kit import shown
 from kit.probe import shipping
 from kit.protocol.messages import AllReady, AtStop, ControllerLost, HostLost, ToKernel, Unloaded, Verdict
+from kit.run.call import Call, describe
 from kit.run.errors import RankError, what_went_wrong, with_traceback
-from kit.run.meta import describe
 from kit.run.recorder import Recorder
-from kit.run.results import format_results
+from kit.run.results import Recording
 from kit.trace.facts import Position, RankState
 from kit.trace.match import disagreement
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from kit.run.live import LiveRunner
-    from kit.run.runner import Call
-    from kit.run.scheduler import Replaced
-    from kit.trace.memory import Holdings, Peak
+    from kit.run.scheduler import Replaced, RunScheduler
 
 Accounting = Mapping[str, tuple[str, ...]]
-Formula = float | Mapping[str, float]  # bytes; or several of them, each with its name
 PATIENCE = 3.0  # s that ranks that run are waited for once others can never go on
 LAST_WORDS = 0.5  # s after a verdict in which ranks may still end by themselves
 
 
-class Recording:
-    """What `kit.record` returns: `trace`, `results` (a list by rank), `panel()`, `plot()`, `export(path)`."""
-
-    def __init__(self, trace: Trace, results: Callable[[], list[Any]], call: Call, about: str = "") -> None:
-        self.trace = trace
-        self.about = about  # what a reader must know first: that this was recorded elsewhere
-        self._read = results
-        self._call = call
-
-    @staticmethod
-    def of(trace: Trace, results: Callable[[], list[Any]], call: Call, about: str = "") -> Recording:
-        """A recording, with `holdings` where ranks accounted for their memory. results(): what each rank returned."""
-        accounted = any(rank.account for rank in trace.ranks)
-        return (MemoryRecording if accounted else Recording)(trace, results, call, about)
-
-    @cached_property
-    def results(self) -> list[Any]:
-        """What the function returned, by rank."""
-        return self._read()
-
-    def export(self, path: str | Path) -> Path:
-        """Writes a plain script, without kit, that torchrun or mpiexec starts with the same function and arguments."""
-        from kit.run.export import write
-
-        return write(path, *self._call, world=self.trace.meta.world)
-
-    def panel(self, predicted: Trace | Callable[[Trace], Trace] | None = None) -> Any:
-        """Traffic and time by rank, `predicted` above measured; words and a still picture outside a notebook."""
-        return shown.panel(self, predicted)
-
-    def plot(self) -> Any:
-        """What every rank did when."""
-        return shown.plot(self)
-
-    def __repr__(self) -> str:
-        meta = self.trace.meta
-        lines = format_results(self.results)
-        return "\n".join([f"{meta.function} on {meta.world} ranks ({meta.backend})", *lines])
-
-
-class MemoryRecording(Recording):
-    """A recording whose ranks accounted for their memory: `holdings`, `peak(rank)`; `plot()` shows areas by kind."""
-
-    @cached_property
-    def holdings(self) -> Holdings:
-        return self.trace.holdings()
-
-    def peak(self, rank: int, kinds: Collection[str] | None = None) -> Peak:
-        """When a rank held most, of some kinds of memory together (None: of all)."""
-        return self.holdings.peak(rank, kinds)
-
-    def plot(self, formula: Formula | None = None) -> Any:
-        """What each rank held, as stacked areas; `formula` (bytes, or name -> bytes) as lines over them."""
-        return shown.plot(self, formula)
-
-    def __repr__(self) -> str:
-        meta = self.trace.meta
-        lines = [f"{meta.function} on {meta.world} ranks, memory by {self.holdings.method}"]
-        for rank in range(meta.world):
-            peak = self.peak(rank)
-            parts = ", ".join(f"{kind} {size:,}" for kind, size in peak.parts)
-            where = f" in {peak.within}" if peak.within else ""
-            lines.append(f"rank {rank}: {peak.nbytes:,} bytes at most{where} ({parts})")
-        return "\n".join(lines)
-
-
-class _Run:
+class _AtFullSpeed:
     """Collects one recorded run until every rank has ended or the host agent has a verdict."""
 
-    def __init__(self, cluster: LiveRunner, call: Call, world: int, account: Accounting | None) -> None:
-        self.package = shipping.pack(*call, world)
-        self.recorder = Recorder(self.package, "record", describe(cluster, self.package, call, world))
+    def __init__(self, scheduler: RunScheduler, call: Call, world: int, account: Accounting | None) -> None:
+        package = shipping.pack(*call, world)
+        meta = describe(scheduler.cluster, package, call, world, scheduler.throttle)
+        self.recorder = Recorder(package, "record", meta)
         if account is not None:
             self.recorder.note("memory was accounted for: everything takes longer than without")
         self.world = world
@@ -111,11 +39,9 @@ class _Run:
         self.verdict: Verdict | None = None
         self.lost: str | None = None
         self.news = threading.Condition()
-        self.scheduler = cluster.scheduler
+        self.scheduler = scheduler
         patience = int(PATIENCE * 1e9)
-        self.number = self.scheduler.begin(
-            self.package, "record", world, self._hear, patience=patience, account=account
-        )
+        self.number = scheduler.begin(package, "record", world, self._hear, patience=patience, account=account)
 
     def wait(self) -> None:
         """Until it is over. A Ctrl-C ends the run on the ranks and is raised again."""
@@ -180,7 +106,7 @@ class _Run:
 
 
 def run(
-    cluster: LiveRunner,
+    scheduler: RunScheduler,
     call: Call,
     world: int | None = None,
     show_output: bool = True,
@@ -190,8 +116,10 @@ def run(
 
     account: for a kind of memory the variables that hold it; the ranks then account for memory.
     """
-    size = _checked(cluster, world)
-    going = _Run(cluster, call, size, account)
+    size = scheduler.size
+    if world is not None and (not isinstance(world, int) or not 1 <= world <= size):
+        raise ValueError(f"this cluster has {size} ranks: give a number from 1 to {size}, not {world!r}")
+    going = _AtFullSpeed(scheduler, call, size if world is None else world, account)
     going.wait()
     return conclude(going.recorder, going.position(), going.results, call, show_output)
 
@@ -208,16 +136,6 @@ def conclude(
     if wrong:
         raise with_traceback(RankError(wrong, trace), position)
     return Recording.of(trace, lambda: [shipping.unpack(results[rank]) for rank in range(recorder.world)], call)
-
-
-def _checked(cluster: LiveRunner, world: int | None) -> int:
-    if world is None:
-        return cluster.size
-    if not isinstance(world, int) or not 1 <= world <= cluster.size:
-        raise ValueError(
-            f"this cluster has {cluster.size} ranks: give a number from 1 to {cluster.size}, not {world!r}"
-        )
-    return world
 
 
 def print_output(trace: Trace) -> None:

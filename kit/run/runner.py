@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kit.run.call import Call
+from kit.run.links import SlowLinks
 from kit.trace.memory import DECLARED
 
 if TYPE_CHECKING:
@@ -15,42 +17,14 @@ if TYPE_CHECKING:
 
     from kit.cost.sweep import Sweep
     from kit.run.cursor import Steppable
-    from kit.run.links import SlowLinks
-    from kit.run.record import Recording
-
+    from kit.run.results import Recording
 
 MANY, MOST = 16, 128  # ranks that are threads: unless said, and at most
 
 
-class Call(NamedTuple):
-    """A function, and what it is called with on every rank."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}
-
-    @property
-    def name(self) -> str:
-        return getattr(self.function, "__name__", type(self.function).__name__)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a function is run: `kit.options(ranks=2, memory=True).record(fn, *args)`. All that is left out is as usual.
-
-    ranks: the first so many of the cluster's; with `threads` any number up to 128, which the machine need not have.
-    threads: ranks are threads of one process, a fork of the cluster's, on the CPU. One works at a time, until it waits
-    for others, so values, messages and bytes are those of so many processes; times are not, and the trace says so.
-    patience: seconds that one such thread may work without talking to another before the run is given up.
-    memory: every rank accounts for what it holds, by kind: parameters, gradients, optimizer state, activations,
-    communication buffers, other. Times are longer than without. Kinds are found by what is done with a storage; an
-    object with a method `tensors_held()`, which gives a dict of kind -> tensors, says its own.
-    kinds: for a kind of memory the names of the function's variables that hold it, {"optimizer state": ["m", "v"]}.
-    link: `kit.link(...)`, links slowed for these runs alone.
-    cluster: whose ranks; None: those of this kernel.
-
-    Raises ValueError, with the fix in its text, for what cannot be.
-    """
+class RunOptions:
+    """How a function is run, as plain data: see `kit.run.options.Options`. ValueError for what cannot be."""
 
     ranks: int | None = None
     threads: bool = False
@@ -58,7 +32,6 @@ class Options:
     memory: bool = False
     kinds: Mapping[str, str | Sequence[str]] | None = None
     link: SlowLinks | None = None
-    cluster: Runner | None = None
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds or () if kind not in DECLARED]
@@ -75,19 +48,6 @@ class Options:
         if self.threads and (self.memory or self.link):
             raise ValueError("threads share one memory and have no links: leave out threads, or memory and link")
 
-    def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Steppable:
-        """Steps `function(*args, **kwargs)`: see `kit.step`. ValueError for ranks, threads and memory."""
-        if self.ranks is not None or self.threads or self.memory:
-            raise ValueError(
-                "ranks, threads and memory are options of a record: kit.options(...).record(fn); a session steps all "
-                "ranks of its cluster"
-            )
-        return self._runner().open_session(Call(function, args, kwargs), self)
-
-    def record(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recording:
-        """Runs `function(*args, **kwargs)` at full speed: see `kit.record`."""
-        return self._runner().run(Call(function, args, kwargs), self)
-
     def world(self, size: int) -> int:
         """How many ranks run on a cluster of `size`."""
         usual = MANY if self.threads else size
@@ -97,11 +57,6 @@ class Options:
         """Names of variables by kind of memory, as plain data."""
         kinds = self.kinds or {}
         return {kind: (names,) if isinstance(names, str) else tuple(names) for kind, names in kinds.items()}
-
-    def _runner(self) -> Runner:
-        from kit.run import current
-
-        return self.cluster or current.runner()
 
 
 def _whole(value: object) -> bool:
@@ -144,11 +99,11 @@ class Runner(ABC):
     no_ranks_because = ""  # a sentence where there are none
 
     @abstractmethod
-    def open_session(self, call: Call, options: Options) -> Steppable:
+    def open_session(self, call: Call, options: RunOptions) -> Steppable:
         """A session that stands before the function's first line."""
 
     @abstractmethod
-    def run(self, call: Call, options: Options, quiet: bool = False) -> Recording:
+    def run(self, call: Call, options: RunOptions, quiet: bool = False) -> Recording:
         """A run at full speed. RankError when ranks fail, hang or disagree.
 
         quiet: as a check runs things: nothing that ranks print is shown, and none of it is recorded for replay.
@@ -198,19 +153,17 @@ class Runner(ABC):
 
     def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Steppable:
         """Steps `function(*args, **kwargs)` on all ranks: a session that stands before its first line."""
-        return self.open_session(Call(function, args, kwargs), Options())
+        return self.open_session(Call(function, args, kwargs), RunOptions())
 
     def record(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Recording:
         """Runs `function(*args, **kwargs)` on all ranks at full speed: an object with `trace` and `results`."""
-        return self.run(Call(function, args, kwargs), Options())
+        return self.run(Call(function, args, kwargs), RunOptions())
 
     def link(
         self, latency: float = 0.0, bandwidth: float = math.inf, between: Sequence[Sequence[int]] | None = None
     ) -> SlowLinks:
         """`kit.link` for these ranks."""
-        from kit.run.links import SlowLinks
-
-        return SlowLinks(latency, bandwidth, between, self)
+        return SlowLinks(latency, bandwidth, between, lambda: self).of(self)
 
     def __enter__(self) -> Self:
         return self

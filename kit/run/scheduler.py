@@ -24,9 +24,10 @@ from kit.protocol.messages import (
 )
 
 if TYPE_CHECKING:
+    from kit.clusters.cluster import Cluster
     from kit.probe.shipping import Package
     from kit.protocol.links import Links
-    from kit.run.live import LiveRunner
+    from kit.run.links import SlowLinks
 
 CAPTURE_BUDGET = 16 << 20  # bytes of tensors that one rank may record in one run
 GRACE = 1.5  # s a rank has to leave the run before; after that all ranks are forked anew
@@ -43,7 +44,7 @@ Handler = Callable[[ToKernel | Replaced], None]
 class RunScheduler:
     """Shared by all sessions and records of one cluster."""
 
-    def __init__(self, cluster: LiveRunner) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._numbers = itertools.count(1)
         self._worlds = itertools.count(1)
@@ -54,9 +55,24 @@ class RunScheduler:
         self._world = (cluster.generation, cluster.size)
         self._clean = True
         self._ready: set[str] = set()
-        self.links: Links | None = None  # slower ones, from the next run on
+        self._links: SlowLinks | None = None
+        self.throttle: Links | None = None  # what the ranks of the next run are told of their links
         self._broken: str | None = None
         cluster.connection.subscribe(self._hear)
+
+    @property
+    def size(self) -> int:
+        return self.cluster.size
+
+    @property
+    def links(self) -> SlowLinks | None:
+        """What slows the links from the next run on."""
+        return self._links
+
+    @links.setter
+    def links(self, slow: SlowLinks | None) -> None:
+        self.throttle = None if slow is None else slow.throttle(self.size)
+        self._links = slow
 
     def begin(
         self,
@@ -80,7 +96,7 @@ class RunScheduler:
         with self._news:
             run = next(self._numbers)
             self._run, self._handler, self._left = run, handler, set(range(size))
-        links = self.links.of(self.cluster.folder) if self.links is not None else None
+        links = None if self.throttle is None else self.throttle.of(self.cluster.folder)
         task = task_of(package, run, mode, size, store, links, account)
         self.cluster.connection.send(Run(task, package.arguments, patience, motion))
         return run

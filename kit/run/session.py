@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kit.probe import shipping
-from kit.probe.shipping import Package
 from kit.protocol.messages import (
     AllReady,
     AtStop,
@@ -26,9 +25,9 @@ from kit.protocol.messages import (
     ToKernel,
     Unloaded,
 )
+from kit.run.call import Call, describe
 from kit.run.cursor import PATIENCE, Steppable
 from kit.run.errors import NotFinished, what_went_wrong
-from kit.run.meta import describe
 from kit.run.recorder import Recorder
 from kit.run.scheduler import Replaced
 from kit.run.targets import line_to_stop_at
@@ -37,8 +36,7 @@ from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.run.links import SlowLinks
-    from kit.run.live import LiveRunner
-    from kit.run.runner import Call
+    from kit.run.scheduler import RunScheduler
 
 SLACK = 2.0  # s beyond it that the host agent has to say so
 
@@ -46,15 +44,15 @@ SLACK = 2.0  # s beyond it that the host agent has to say so
 class Session(Steppable):
     """A function stepped on live ranks."""
 
-    def __init__(self, cluster: LiveRunner, call: Call, link: SlowLinks | None = None) -> None:
-        self._cluster = cluster
+    def __init__(self, scheduler: RunScheduler, call: Call, link: SlowLinks | None = None) -> None:
+        self._scheduler, self._cluster = scheduler, scheduler.cluster
         self._call = call
-        self._link = link.of(cluster) if link else nullcontext()
-        self._package = shipping.pack(*call, cluster.size)
+        self._link = link.of(scheduler) if link else nullcontext()
+        self._package = shipping.pack(*call, scheduler.size)
         self._moving = threading.Lock()
         self._news = threading.Condition()
         self._motions = itertools.count()
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], object]] = []
         self._before_reset: list[Callable[[], None]] = []
         self._ended: str | None = None
         self._run = -1
@@ -122,10 +120,7 @@ class Session(Steppable):
 
         return write(path, *self._call, world=self._recorder.world)
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener()` (from another thread) when the record grew without a motion of the caller; returns its
-        end.
-        """
+    def on_change(self, listener: Callable[[], object]) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -139,8 +134,8 @@ class Session(Steppable):
             self._start()
 
     def _start(self) -> None:
-        self._scheduler = self._cluster.scheduler
-        meta = describe(self._cluster, self._package, self._call, self._cluster.size)
+        world, throttle = self._cluster.size, self._scheduler.throttle
+        meta = describe(self._cluster, self._package, self._call, world, throttle)
         recorder = Recorder(self._package, "step", meta)
         with self._news:
             self._recorder, self._ended = recorder, None
@@ -279,6 +274,3 @@ _WHY_ENDED: dict[type, str] = {
 
 def _held(state: RankState) -> RankState:
     return replace(state, held=True) if state.phase == "paused" else state
-
-
-__all__ = ["Package", "Session"]

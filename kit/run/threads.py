@@ -12,15 +12,16 @@ from kit.clusters.processes import Process, peer
 from kit.probe import shipping
 from kit.protocol.messages import AtStop, ForkThreads, FromThreads, Over, RunThreads
 from kit.protocol.wire import Channel
-from kit.run.meta import describe
-from kit.run.record import Recording, conclude
+from kit.run.call import Call, describe
+from kit.run.record import conclude
 from kit.run.recorder import Recorder
-from kit.run.runner import Call, Options, Report, Runner, SweepPlan
+from kit.run.runner import Report, Runner, RunOptions, SweepPlan
 from kit.run.scheduler import task_of
 from kit.trace.facts import Position, RankState
 
 if TYPE_CHECKING:
-    from kit.run.live import LiveRunner
+    from kit.clusters.cluster import Cluster
+    from kit.run.results import Recording
 
 BACKEND = "threads of one process"
 LABEL = "ranks are threads of one process and take turns: values, messages and bytes are real, times are not"
@@ -36,7 +37,7 @@ class ThreadRunner(Runner):
     backend = BACKEND
     links = None  # between threads there are none
 
-    def __init__(self, host: LiveRunner, ranks: int, patience: float) -> None:
+    def __init__(self, host: Cluster, ranks: int, patience: float) -> None:
         self._host = host
         self._size = ranks
         self._patience = patience
@@ -49,20 +50,18 @@ class ThreadRunner(Runner):
     def devices(self) -> tuple[str, ...]:
         return ("cpu",) * self._size
 
-    def run(self, call: Call, options: Options, quiet: bool = False) -> Recording:
+    def run(self, call: Call, options: RunOptions, quiet: bool = False) -> Recording:
         host = self._host.ensure_running()
         package = shipping.pack(*call, self.size)
-        meta = describe(host, package, call, self.size)
-        processes = host.scheduler.links  # no link lies between threads
-        notes = (LABEL, *(note for note in meta["notes"] if processes is None or note != processes.in_words()))
-        about = {"backend": self.backend, "devices": self.devices, "notes": notes}
-        going = _Run(Recorder(package, "record", {**meta, **about}), self.size)
+        meta = describe(host, package, call, self.size, links=None)  # none lie between threads
+        about = {"backend": self.backend, "devices": self.devices, "notes": (LABEL, *meta["notes"])}
+        going = _InThreads(Recorder(package, "record", {**meta, **about}), self.size)
         with _process(host) as channel:
             channel.send(RunThreads(task_of(package, 1, "record", self.size), package.arguments, self._patience))
             going.hear(channel)
         return conclude(going.recorder, going.position(), going.results, call, not quiet)
 
-    def open_session(self, call: Call, options: Options) -> NoReturn:
+    def open_session(self, call: Call, options: RunOptions) -> NoReturn:
         raise ValueError("ranks that are threads can be recorded, not stepped: kit.step(fn) steps ranks of a cluster")
 
     def sweep(self, plan: SweepPlan) -> NoReturn:
@@ -81,7 +80,7 @@ class ThreadRunner(Runner):
         return f"{self.size} ranks, {BACKEND}"
 
 
-class _Run:
+class _InThreads:
     """What the process tells of its ranks, until it is over."""
 
     def __init__(self, recorder: Recorder, size: int) -> None:
@@ -112,7 +111,7 @@ class _Run:
 
 
 @contextmanager
-def _process(cluster: LiveRunner) -> Iterator[Channel[FromThreads, RunThreads]]:
+def _process(cluster: Cluster) -> Iterator[Channel[FromThreads, RunThreads]]:
     """A fork of the cluster's host agent, which becomes ranks as soon as it is told what to do; it ends with this."""
     line = cluster.folder / f"t{next(_numbers)}.sock"  # not longer than the kernel's own socket there
     with socket.socket(socket.AF_UNIX) as door:

@@ -215,7 +215,9 @@ def test_a_notebook_opened_cold_shows_the_last_picture_and_no_error(open_noteboo
 
 
 def test_a_failed_recording_says_why(open_notebook, screenshots):
-    cell = "from tests.traces import example\nfrom kit.panels import record_panel\nrecord_panel(example.failure())"
+    cell = (
+        "from tests.traces import example\nfrom kit.panels.results import record_panel\nrecord_panel(example.failure())"
+    )
     book = open_notebook([cell]).run_all()
     words = book.page.locator(".lsp-record .lsp-words")
     words.wait_for()

@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 MEMORY = """
-from kit.panels import memory_panel
+from kit.panels.results import memory_panel
 from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import Holdings
 MB = 1_000_000

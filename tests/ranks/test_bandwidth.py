@@ -33,9 +33,9 @@ def still_sums() -> float:
 def test_every_collective_over_two_sizes(ranks: LiveRunner) -> None:
     if ranks.size == 1:
         with pytest.raises(ValueError, match="at least 2 ranks"):
-            bandwidth.sweep(ranks, SweepPlan())
+            ranks.sweep(SweepPlan())
         return
-    sweep = bandwidth.sweep(ranks, SweepPlan(sizes=[1200, 120_000], repeats=3, warm_up=1))
+    sweep = ranks.sweep(SweepPlan(sizes=[1200, 120_000], repeats=3, warm_up=1))
     assert sweep.operations == bandwidth.OPERATIONS
     whole = 4 * ranks.size  # bytes: every rank holds as many elements
     assert [row.nbytes for row in sweep.of("reduce_scatter")] == [-(-s // whole) * whole for s in (1200, 120_000)]
@@ -66,16 +66,16 @@ def test_a_collective_is_recorded_under_its_name_with_its_whole_buffer(three: Li
 
 
 def test_a_subset_of_ranks(three: LiveRunner) -> None:
-    sweep = bandwidth.sweep(three, SweepPlan("all_reduce", 1200, repeats=2, warm_up=0, ranks=2))
+    sweep = three.sweep(SweepPlan("all_reduce", 1200, repeats=2, warm_up=0, ranks=2))
     assert len(sweep.rows[0].by_rank) == sweep.rows[0].ranks == 2
 
 
 def test_a_throttled_link_is_felt_and_said(three: LiveRunner) -> None:
     with three.link(latency=0.05, bandwidth=1e9):
-        slow = bandwidth.sweep(three, SweepPlan("send", 1200, repeats=1, warm_up=0))
+        slow = three.sweep(SweepPlan("send", 1200, repeats=1, warm_up=0))
     assert slow.rows[0].seconds > 0.045
     assert any("50" in note and "ms" in note for note in slow.notes[1:])
-    assert len(bandwidth.sweep(three, SweepPlan("send", 1200, repeats=1, warm_up=0)).notes) < len(slow.notes)
+    assert len(three.sweep(SweepPlan("send", 1200, repeats=1, warm_up=0)).notes) < len(slow.notes)
 
 
 def test_an_interrupt_in_the_middle_of_a_measurement(three: LiveRunner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_an_interrupt_in_the_middle_of_a_measurement(three: LiveRunner, monkeypa
         return measured(cluster, name, *arguments)
 
     monkeypatch.setattr(bandwidth, "_measure", then_ctrl_c)
-    sweep = bandwidth.sweep(three, SweepPlan(["send", "broadcast", "reduce"], 1200, repeats=2, warm_up=0))
+    sweep = three.sweep(SweepPlan(["send", "broadcast", "reduce"], 1200, repeats=2, warm_up=0))
     assert [row.operation for row in sweep.rows] == ["send"]
     assert sweep.notes[0].startswith("Interrupted: 1 of 3")
     assert three.record(still_sums).results == [3.0] * 3

@@ -14,8 +14,8 @@ from torch import nn
 from kit.probe.shipping import PerRank
 from kit.run.errors import RankError
 from kit.run.live import LiveRunner
-from kit.run.record import MemoryRecording
-from kit.run.runner import Options
+from kit.run.options import Options
+from kit.run.results import MemoryRecording
 from kit.trace.memory import MODEL
 from kit.trace.timeline import steps
 from kit.trace.trace import Trace

@@ -11,7 +11,7 @@ import torch.distributed as dist
 import kit
 from kit.cost.worlds import simulated
 from kit.run.live import LiveRunner
-from kit.run.runner import Options
+from kit.run.options import Options
 from kit.run.threads import LABEL
 from kit.topics.collectives.reference import halving_doubling_all_reduce, ring_all_reduce, tree_all_reduce
 from tests.topics.collectives import traffic

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kit
-from kit.run.runner import Options
+from kit.run.options import Options
 
 PAGE = Path(kit.__file__).with_name("README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

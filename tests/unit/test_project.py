@@ -45,7 +45,7 @@ def test_no_module_imports_in_a_circle() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in (ROOT / "kit").rglob("*.py")
     }
-    graph = {_node(module): set[str]() for module in files}
+    graph = {module: set[str]() for module in files}
     for module, path in files.items():
         for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(found, ast.Import):
@@ -55,14 +55,9 @@ def test_no_module_imports_in_a_circle() -> None:
                 names = [name if name in files else str(found.module) for name in below]
             else:
                 continue
-            graph[_node(module)] |= {_node(name) for name in names if name in files} - {_node(module)}
+            graph[module] |= {name for name in names if name in files} - {module}
     assert graph["kit.trace.trace"] >= {"kit.trace.facts", "kit.trace.match"}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
-
-
-def _node(module: str) -> str:
-    """The parts of `kit.run` know each other: runner, session, record. They count as one."""
-    return "kit.run" if module.startswith("kit.run.") else module
 
 
 @pytest.fixture(scope="module")

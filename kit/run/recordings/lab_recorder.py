@@ -21,13 +21,14 @@ from kit.run.errors import NoRanks, NotFinished, RankError
 from kit.run.recordings import values
 from kit.run.recordings.cell import calls, digest, running, source_of
 from kit.run.recordings.index import RECORD, STEP, SWEEP, Entry, RecordingIndex
-from kit.run.runner import Call, Options, Report, Runner, SweepPlan
+from kit.run.runner import Report, Runner, RunOptions, SweepPlan
 
 if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
+    from kit.run.call import Call
     from kit.run.cursor import Steppable
     from kit.run.links import SlowLinks
-    from kit.run.record import Recording
+    from kit.run.results import Recording
     from kit.trace.trace import Trace
 
 WALK = 120  # positions by which a session goes on when its lab has left it, for readers who press Step
@@ -156,7 +157,7 @@ class LabRecorder(Runner):
 
     # as a runner
 
-    def open_session(self, call: Call, options: Options) -> Steppable:
+    def open_session(self, call: Call, options: RunOptions) -> Steppable:
         self._make_way()
         session = self._inner.open_session(call, options)
         walk = self._walk = _Walk(self._cell(), call, session)
@@ -164,7 +165,7 @@ class LabRecorder(Runner):
         self.kept.append(walk)
         return session
 
-    def run(self, call: Call, options: Options, quiet: bool = False) -> Recording:
+    def run(self, call: Call, options: RunOptions, quiet: bool = False) -> Recording:
         self._make_way()
         if quiet:
             return self._inner.run(call, options, quiet)

@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from kit.clusters.links import Link
-from kit.protocol.messages import How
 from kit.run.cursor import Replay, Steppable
 from kit.run.errors import NoRanks, NotFinished, RankError
-from kit.run.record import Recording, print_output
+from kit.run.record import print_output
 from kit.run.recordings import index, values
 from kit.run.recordings.cell import announce, running, source_of
 from kit.run.recordings.index import RECORD, STEP, SWEEP, Entry, RecordingIndex
-from kit.run.runner import Call, Options, Runner, SweepPlan
+from kit.run.results import Recording
+from kit.run.runner import Runner, RunOptions, SweepPlan
 from kit.tables import html_facts, text_facts
-from kit.trace.facts import Position
-from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
     from kit.protocol.messages import How
+    from kit.run.call import Call
     from kit.run.links import SlowLinks
     from kit.trace.facts import Position
     from kit.trace.trace import Trace
@@ -138,12 +137,12 @@ class ReplayRunner(Runner):
         except ValueError as unread:
             raise ValueError(f"{why.rstrip('.')}; nor can recordings stand in: {unread}") from problem
 
-    def open_session(self, call: Call, options: Options) -> ReplaySession:
+    def open_session(self, call: Call, options: RunOptions) -> ReplaySession:
         entry = self._find(STEP, call)
         traces = self.recordings.traces(entry)
         return ReplaySession(entry, traces, call, self._about(entry, traces[0], call))
 
-    def run(self, call: Call, options: Options, quiet: bool = False) -> Recording:
+    def run(self, call: Call, options: RunOptions, quiet: bool = False) -> Recording:
         world = options.world(self.size)
         first = None if world == self.size else world
         entry = self._find(RECORD, call, first)

@@ -7,10 +7,10 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from kit.cost.sweep import size_text
-from kit.run.runner import Options
+from kit.run.options import Options
 
 if TYPE_CHECKING:
-    from kit.run.record import Recording
+    from kit.run.results import Recording
     from kit.trace.overlap import Overlap
 
 NONE = "no overlap"

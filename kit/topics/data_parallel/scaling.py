@@ -22,7 +22,7 @@ from kit.cost.sweep import time_text
 from kit.gpt.data import Batch
 from kit.gpt.model import GPT, GPTConfig
 from kit.gpt.train import Wrap, training
-from kit.run.runner import Options
+from kit.run.options import Options
 from kit.tables import html_table, text_table
 from kit.topics.data_parallel.cost import predicted_overlap
 from kit.topics.data_parallel.reference import BucketedDDP

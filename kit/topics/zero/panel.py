@@ -10,7 +10,7 @@ from kit.topics.zero.figures import stage_figures
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from kit.run.record import MemoryRecording
+    from kit.run.results import MemoryRecording
 
 _STAGES = {
     0: ("Stage 0: data parallel", "Every rank has everything; gradients are averaged."),

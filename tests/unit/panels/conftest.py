@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kit.protocol.messages import How
+from kit.run.cursor import Steppable
 from kit.trace.facts import Frame, Memory, Meta, Operation, Place, Position, RankState, RankTrace, Source, Stop
 from kit.trace.trace import Trace
 
@@ -37,15 +41,15 @@ def relay_trace() -> Trace:
     return Trace(meta, ranks, tuple(positions), (Source("cell", "your cell", LINES),))
 
 
-class FakeSession:
+class FakeSession(Steppable):
     """Reveals the positions of `whole` one motion at a time, as live ranks would make them."""
 
     def __init__(self, whole: Trace, revealed: int = 1) -> None:
         self.whole, self.revealed = whole, revealed
-        self.position = revealed - 1
+        self._position = revealed - 1
         self.known: Trace | None = None
         self.calls: list[tuple[str, Any]] = []
-        self.ended: str | None = None
+        self.lost: str | None = None
         self.gate = threading.Event()
         self.gate.set()
 
@@ -57,50 +61,40 @@ class FakeSession:
         return self.known
 
     @property
-    def state(self) -> Position:
-        return self.trace.positions[self.position]
+    def ended(self) -> str | None:
+        return self.lost
 
     @property
     def live(self) -> bool:
         return self.ended is None and self.position == self.revealed - 1
 
-    def back(self) -> Position:
-        return self.seek(max(0, self.position - 1))
-
-    def forward(self) -> Position:
-        return self.seek(min(self.revealed - 1, self.position + 1))
-
     def seek(self, index: int) -> Position:
-        self.position = index
+        self._position = index
         return self.state
 
-    def _move(self, motion: str, ranks: Any, by: int = 1) -> Position:
-        self.calls.append((motion, ranks))
+    def _move(self, how: How, ranks: Any, timeout: float, line: int = 0, file: str | None = None) -> Position:
+        self.calls.append((how, ranks))
         self.gate.wait(10)
-        self.revealed = min(len(self.whole.positions), self.revealed + by)
+        self.revealed = min(len(self.whole.positions), self.revealed + (99 if how == "finish" else 1))
         return self.seek(self.revealed - 1)
 
-    def step(self, ranks: Any = None, timeout: float = 3.0) -> Position:
-        return self._move("step", ranks)
-
-    def over(self, ranks: Any = None, timeout: float = 3.0) -> Position:
-        return self._move("over", ranks)
-
-    def into(self, ranks: Any = None, timeout: float = 3.0) -> Position:
-        return self._move("into", ranks)
-
-    def out(self, ranks: Any = None, timeout: float = 3.0) -> Position:
-        return self._move("out", ranks)
-
-    def to_collective(self, ranks: Any = None, timeout: float = 3.0) -> Position:
-        return self._move("to_collective", ranks)
-
-    def finish(self, ranks: Any = None, timeout: float = 3.0) -> Position:
-        return self._move("finish", ranks, by=99)
-
-    def reset(self) -> None:
+    def reset(self) -> Position:
         self.calls.append(("reset", None))
-        self.revealed, self.position = 1, 0
+        self.revealed = 1
+        return self.seek(0)
+
+    def before_reset(self, listener: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def results(self) -> list[Any]:
+        raise NotImplementedError
+
+    def export(self, path: str | Path) -> Path:
+        raise NotImplementedError
 
 
 @pytest.fixture

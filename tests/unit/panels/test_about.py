@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kit.panels import record_panel, stepping_panel
 from kit.panels.panel import about_rows
+from kit.panels.results import record_panel
+from kit.panels.stepping import SteppingPanel
 from kit.run.cursor import Replay
 from tests.traces import example
 from tests.unit.panels.test_still import picture_of
@@ -25,13 +26,13 @@ def rows(panel: Any) -> list[Any]:
 
 def test_a_panel_without_a_sentence_has_no_row() -> None:
     assert about_rows("") == []
-    assert rows(stepping_panel(Replay(example.ring()))) == []
+    assert rows(SteppingPanel(Replay(example.ring()))) == []
 
 
 @pytest.mark.parametrize("kind", ["stepper", "record"])
 def test_the_sentence_is_in_the_panel_its_words_and_its_picture(kind: str) -> None:
     if kind == "stepper":
-        plain, panel = stepping_panel(Replay(example.ring())), stepping_panel(Said(example.ring()))
+        plain, panel = SteppingPanel(Replay(example.ring())), SteppingPanel(Said(example.ring()))
     else:
         plain, panel = record_panel(example.via_root()), record_panel(_Recording())
     (row,) = rows(panel)

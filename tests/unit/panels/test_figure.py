@@ -3,9 +3,9 @@
 import bokeh
 import pytest
 
-from kit.panels import bandwidth_panel
 from kit.panels.embed import FigureView
 from kit.panels.figure import Choice, FigurePanel, FigureSwitch
+from kit.panels.results import bandwidth_panel
 from kit.plot import bandwidth_figure, timeline_figure
 from tests.traces import example
 from tests.unit.panels.test_still import picture_of

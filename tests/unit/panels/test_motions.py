@@ -19,7 +19,7 @@ def test_step_moves_live_ranks_at_the_newest_position_and_replays_elsewhere(moti
 
 def test_held_ranks_are_left_out_of_every_live_motion(motions, session):
     motions.held = {1}
-    for motion in (motions.step, motions.over, motions.next_collective):
+    for motion in (motions.step, motions.over, motions.collective):
         motion()
     assert session.calls == [("step", [0]), ("over", [0]), ("to_collective", [0])]
 
@@ -33,9 +33,9 @@ def test_all_held_says_what_to_do(motions):
 def test_next_collective_in_the_record_stops_before_the_next_operation(motions, session):
     session.revealed = 4
     session.seek(0)
-    motions.next_collective()
+    motions.collective()
     assert session.position == 1
-    motions.next_collective()
+    motions.collective()
     assert session.position == 3
     assert session.calls == []
 
@@ -57,7 +57,7 @@ def test_nothing_moves_when_all_have_finished(motions, session):
 
 def test_ended_sessions_replay(motions, session):
     motions.step()
-    session.ended = "the cluster was reset"
+    session.lost = "the cluster was reset"
     assert not motions.can_move
     motions.step()
     motions.back()

@@ -4,20 +4,20 @@ import sys
 
 import pytest
 
-from kit.panels import stepping_panel
 from kit.panels.one_at_a_time import running_loop
+from kit.panels.stepping import SteppingPanel
 from tests.traces import example
 
 
 @pytest.fixture
 def panel(session):
-    return stepping_panel(session)
+    return SteppingPanel(session)
 
 
 @pytest.fixture
 def ring(session):
     """A stepping panel over the ring of four, at its first position."""
-    return stepping_panel(type(session)(example.ring()))
+    return SteppingPanel(type(session)(example.ring()))
 
 
 def test_every_control_is_a_method_and_returns_where_the_ranks_came_to(panel, session):
@@ -98,7 +98,7 @@ def test_status_tells_live_replay_finished_and_why_it_ended(panel, session):
     panel.finish()
     assert panel.status == "finished"
     panel.reset()
-    session.ended = "the ranks were reset"
+    session.lost = "the ranks were reset"
     assert panel.status == "the ranks were reset"
 
 
@@ -172,7 +172,7 @@ def test_play_in_a_loop_stops_when_paused(panel, session, monkeypatch):
 
 
 def test_play_stops_by_itself_at_a_deadlock(session):
-    panel = stepping_panel(type(session)(example.deadlock()))
+    panel = SteppingPanel(type(session)(example.deadlock()))
     panel.play()
     assert panel.session.state.verdict is not None
 
@@ -201,8 +201,8 @@ def test_every_button_has_a_name(panel):
 def test_a_panel_without_a_page_loads_neither_bokeh_nor_torch():
     code = (
         "import sys; from tests.traces import example;"
-        "from kit.panels import stepping_panel; from kit.run.cursor import Replay;"
-        "p = stepping_panel(Replay(example.ring())); p.step();"
+        "from kit.panels.stepping import SteppingPanel; from kit.run.cursor import Replay;"
+        "p = SteppingPanel(Replay(example.ring())); p.step();"
         "print(sorted({'torch', 'bokeh', 'jupyter_bokeh'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -218,7 +218,7 @@ def test_a_prediction_is_made_once_for_each_trace_and_stands_above_the_measured_
         made.append(trace)
         return predicted_trace(trace, latency=1e-3, bandwidth=1e6)
 
-    panel = stepping_panel(type(session)(example.ring(), revealed=9), retimed)
+    panel = SteppingPanel(type(session)(example.ring(), revealed=9), retimed)
     assert "predicted" in panel.areas._time._svg.value
     panel.back()
     assert len(made) == 1

@@ -3,7 +3,8 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from kit.panels import record_panel, stepping_panel
+from kit.panels.results import record_panel
+from kit.panels.stepping import SteppingPanel
 from kit.panels.still import WIDTH
 from kit.run.cursor import Replay
 from tests.traces import example
@@ -21,7 +22,7 @@ def picture_of(panel):
 
 @pytest.mark.parametrize("make", [example.ring, example.held_ring, example.deadlock, example.failure])
 def test_every_position_is_a_well_formed_picture_with_its_words(make):
-    panel = stepping_panel(Replay(make()))
+    panel = SteppingPanel(Replay(make()))
     for position in range(len(panel.session.trace.positions)):
         panel.seek(position)
         text = "".join(picture_of(panel).itertext())
@@ -37,7 +38,7 @@ def test_a_record_has_a_picture_too(make):
 
 
 def test_the_picture_is_as_wide_as_the_panel_and_carries_its_own_styles():
-    root = picture_of(stepping_panel(Replay(example.ring())))
+    root = picture_of(SteppingPanel(Replay(example.ring())))
     assert int(root.get("width")) == WIDTH
     assert ".lsp-frame" in next(root.iter(f"{HTML}style")).text
     assert not any("http" in (value or "") for node in root.iter() for value in node.attrib.values())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kit.panels import memory_panel
+from kit.panels.results import memory_panel
 from kit.plot import memory_figure
 from kit.plot.figure import Axes, Figure, Line, Stack
 from kit.plot.memory import bytes_text

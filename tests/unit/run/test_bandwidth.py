@@ -12,9 +12,10 @@ from kit.run import bandwidth
 from kit.run.runner import SweepPlan
 
 
-def cluster(size: int = 4, accelerators: tuple[Any, ...] = (), device: str = "cpu", backend: str = "gloo") -> Any:
+def scheduler(size: int = 4, accelerators: tuple[Any, ...] = (), device: str = "cpu", backend: str = "gloo") -> Any:
     found = SimpleNamespace(accelerators=accelerators, build="torch 2.13.0")
-    return SimpleNamespace(size=size, devices=(device,) * size, backend=backend, found=found)
+    ranks = SimpleNamespace(size=size, devices=(device,) * size, backend=backend, found=found)
+    return SimpleNamespace(cluster=ranks)
 
 
 class Ranks:
@@ -24,7 +25,7 @@ class Ranks:
         self.asked: list[tuple[str, int, int, int, int]] = []
         self.interrupted = interrupted
 
-    def __call__(self, cluster: Any, name: str, world: int, nbytes: int, repeats: int, warm_up: int) -> Any:
+    def __call__(self, scheduler: Any, name: str, world: int, nbytes: int, repeats: int, warm_up: int) -> Any:
         if len(self.asked) == self.interrupted:
             raise KeyboardInterrupt
         self.asked.append((name, world, nbytes, repeats, warm_up))
@@ -39,7 +40,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 
 
 def test_every_operation_over_every_size(ranks: Ranks) -> None:
-    sweep = bandwidth.sweep(cluster(), SweepPlan(sizes=[1600, 160_000], repeats=3, warm_up=1))
+    sweep = bandwidth.sweep(scheduler(), SweepPlan(sizes=[1600, 160_000], repeats=3, warm_up=1))
     assert [(name, size) for name, _, size, _, _ in ranks.asked] == [
         (name, size) for name in bandwidth.OPERATIONS for size in (1600, 160_000)
     ]
@@ -56,19 +57,19 @@ def test_every_collective_has_a_way_to_be_timed() -> None:
 
 @pytest.mark.parametrize(("world", "expected"), [(2, [8, 104, 1000]), (3, [12, 108, 1008])])
 def test_sizes_are_rounded_up_to_what_ranks_can_share_and_asked_once(ranks: Ranks, world: int, expected: list) -> None:
-    bandwidth.sweep(cluster(world), SweepPlan("all_gather", sizes=[1, 4, 100, 1000]))
+    bandwidth.sweep(scheduler(world), SweepPlan("all_gather", sizes=[1, 4, 100, 1000]))
     assert [size for _, _, size, _, _ in ranks.asked] == expected
 
 
 def test_one_name_one_size_fewer_ranks(ranks: Ranks) -> None:
-    sweep = bandwidth.sweep(cluster(4), SweepPlan("all_reduce", 240, ranks=3))
+    sweep = bandwidth.sweep(scheduler(4), SweepPlan("all_reduce", 240, ranks=3))
     assert ranks.asked == [("all_reduce", 3, 240, 7, 2)]
     assert len(sweep.devices) == sweep.ranks == 3
 
 
 def test_an_interruption_keeps_what_was_measured(ranks: Ranks) -> None:
     ranks.interrupted = 4
-    sweep = bandwidth.sweep(cluster(), SweepPlan(["send", "all_reduce"], sizes=[1600, 3200, 6400]))
+    sweep = bandwidth.sweep(scheduler(), SweepPlan(["send", "all_reduce"], sizes=[1600, 3200, 6400]))
     assert [(row.operation, row.nbytes) for row in sweep.rows] == [
         ("send", 1600), ("send", 3200), ("send", 6400), ("all_reduce", 1600),
     ]  # fmt: skip
@@ -79,7 +80,7 @@ def test_an_interruption_keeps_what_was_measured(ranks: Ranks) -> None:
 def test_an_interruption_before_anything_was_measured_goes_on_up(ranks: Ranks) -> None:
     ranks.interrupted = 0
     with pytest.raises(KeyboardInterrupt):
-        bandwidth.sweep(cluster(), SweepPlan())
+        bandwidth.sweep(scheduler(), SweepPlan())
 
 
 @pytest.mark.parametrize(
@@ -108,29 +109,29 @@ def test_an_interruption_before_anything_was_measured_goes_on_up(ranks: Ranks) -
 )
 def test_nonsense_is_refused_before_any_rank_moves(ranks: Ranks, asked: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        bandwidth.sweep(cluster(), SweepPlan(**asked))
+        bandwidth.sweep(scheduler(), SweepPlan(**asked))
     assert ranks.asked == []
 
 
 def test_one_rank_alone_has_nothing_to_measure(ranks: Ranks) -> None:
     with pytest.raises(ValueError, match="at least 2 ranks"):
-        bandwidth.sweep(cluster(1), SweepPlan())
+        bandwidth.sweep(scheduler(1), SweepPlan())
 
 
 def test_buffers_that_would_fill_the_memory_are_refused(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "memory", lambda: (2_000_000_000, 1_600_000_000))
     with pytest.raises(ValueError, match="sizes up to 50 MB fit, or use fewer ranks"):
-        bandwidth.sweep(cluster(), SweepPlan(sizes=[1000, 64_000_000]))
+        bandwidth.sweep(scheduler(), SweepPlan(sizes=[1000, 64_000_000]))
     assert ranks.asked == []
-    bandwidth.sweep(cluster(), SweepPlan("send", sizes=[49_999_984]))
+    bandwidth.sweep(scheduler(), SweepPlan("send", sizes=[49_999_984]))
     assert len(ranks.asked) == 1
-    bandwidth.sweep(cluster(), SweepPlan("send"))  # the usual sizes fit on a machine of 2 GB
+    bandwidth.sweep(scheduler(), SweepPlan("send"))  # the usual sizes fit on a machine of 2 GB
 
 
 def test_a_gpus_own_memory_is_what_counts_where_nccl_moves_the_data(ranks: Ranks, monkeypatch: Any) -> None:
     monkeypatch.setattr(bandwidth, "memory", lambda: (2_000_000_000, 100))
     gpus = (("cuda:0", "a GPU", 8_000_000_000),)
     with pytest.raises(ValueError, match="sizes up to 500 MB fit"):
-        bandwidth.sweep(cluster(2, gpus, "cuda:0", "nccl"), SweepPlan(sizes=[600_000_000]))
-    bandwidth.sweep(cluster(2, gpus, "cuda:0", "nccl"), SweepPlan("send", sizes=[400_000_000]))
+        bandwidth.sweep(scheduler(2, gpus, "cuda:0", "nccl"), SweepPlan(sizes=[600_000_000]))
+    bandwidth.sweep(scheduler(2, gpus, "cuda:0", "nccl"), SweepPlan("send", sizes=[400_000_000]))
     assert len(ranks.asked) == 1

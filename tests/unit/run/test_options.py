@@ -8,9 +8,9 @@ import pytest
 
 import kit
 from kit.run import current
-from kit.run.comparison import Comparison
-from kit.run.record import MemoryRecording, Recording
-from kit.run.runner import Call, Options
+from kit.run.call import Call
+from kit.run.options import Options
+from kit.run.results import Comparison, MemoryRecording, Recording
 from kit.trace.trace import Trace
 from tests.traces import example
 from tests.unit.trace.test_memory import run as accounted_trace

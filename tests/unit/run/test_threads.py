@@ -11,8 +11,9 @@ import pytest
 from kit.protocol.messages import Alive
 from kit.protocol.wire import Channel
 from kit.run import threads
-from kit.run.runner import Call, Options
-from kit.run.threads import ThreadRunner, _Run
+from kit.run.call import Call
+from kit.run.options import Options
+from kit.run.threads import ThreadRunner, _InThreads
 
 
 def test_they_are_recorded_not_stepped_and_not_timed() -> None:
@@ -29,7 +30,7 @@ def test_a_process_that_says_nothing_any_more_is_not_waited_for(monkeypatch: pyt
     monkeypatch.setattr(threads, "SILENCE", 0.01)
     here, there = socket.socketpair()
     here.settimeout(threads.SILENCE)
-    going = _Run(SimpleNamespace(hear=lambda message: None), 2)  # type: ignore[arg-type]
+    going = _InThreads(SimpleNamespace(hear=lambda message: None), 2)  # type: ignore[arg-type]
     with here, there:
         Channel[Any, Alive](there).send(Alive())
         going.hear(Channel(here))

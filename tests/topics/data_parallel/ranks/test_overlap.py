@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from kit.run.live import LiveRunner
-from kit.run.runner import Options
+from kit.run.options import Options
 from kit.topics.data_parallel.overlap import Overlaps, measure_overlap
 
 SOME = pytest.mark.parametrize("world", [2, 3])  # one rank sends nothing, and more fight for processors

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kit.run.record import Recording
-from kit.run.runner import Call, Options
+from kit.run.call import Call
+from kit.run.options import Options
+from kit.run.results import Recording
 from kit.topics.data_parallel import measure_overlap, plot_overlap
 from kit.topics.data_parallel.overlap import named_by
 from kit.trace.trace import Trace

@@ -15,8 +15,8 @@ import pytest
 import kit
 from kit.cost.training import elements_sent
 from kit.run.live import LiveRunner
-from kit.run.record import MemoryRecording
-from kit.run.runner import Options
+from kit.run.options import Options
+from kit.run.results import MemoryRecording
 from kit.topics.zero.cost import FP32, MIXED, model_state
 from kit.trace.trace import Trace
 from tests.topics.zero.ranks import counts

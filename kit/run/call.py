@@ -1,4 +1,4 @@
-"""What a trace says of the run as a whole."""
+"""A function with its arguments, and what a trace says of running it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kit.probe.shipping import Package, PerRank
 
 if TYPE_CHECKING:
-    from kit.run.live import LiveRunner
-    from kit.run.runner import Call
+    from kit.clusters.cluster import Cluster
+    from kit.protocol.links import Links
 
 
-def describe(cluster: LiveRunner, package: Package, call: Call, world: int) -> dict[str, Any]:
+class Call(NamedTuple):
+    """A function, and what it is called with on every rank."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+def describe(cluster: Cluster, package: Package, call: Call, world: int, links: Links | None) -> dict[str, Any]:
     """The fields of Meta that a run on this cluster shares with every other of the same function."""
-    links = cluster.scheduler.links
     notes = [links.in_words()] if links is not None else []
     notes += [f"the source of {file} could not be read" for file, lines in package.sources.items() if not lines]
     return {
