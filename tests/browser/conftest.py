@@ -43,10 +43,17 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
         server.close()
 
 
+@pytest.fixture(scope="session")
+def context(chromium: Any) -> Iterator[Any]:
+    """What pages share: a cache, so that JupyterLab is read and compiled once."""
+    shared = chromium.new_context(viewport={"width": 1280, "height": 1000})
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def open_notebook(lab_server: LabServer, chromium: Any) -> Iterator[Callable[..., NotebookPage]]:
+def open_notebook(lab_server: LabServer, context: Any) -> Iterator[Callable[..., NotebookPage]]:
     """`open_notebook(["import kit", "..."], theme="dark")`: a fresh notebook of these cells, open in a fresh page."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 1000})
     pages: list[NotebookPage] = []
 
     def opened(cells: list[str] | Path, theme: str = "light") -> NotebookPage:
@@ -61,7 +68,8 @@ def open_notebook(lab_server: LabServer, chromium: Any) -> Iterator[Callable[...
 
     yield opened
     foreign = [address for page in pages for address in page.foreign_requests()]
-    context.close()
+    for page in context.pages:
+        page.close()
     lab_server.shut_kernels()
     assert not foreign, f"the page asked for {foreign}"
 

@@ -39,7 +39,7 @@ def test_a_new_lab_is_recorded_and_stale_when_it_changes(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        ((SET_UP, "kit.step(nobody)"), "08_small: not recorded: cell [3] raises NameError"),
+        (("import kit", "kit.step(nobody)"), "08_small: not recorded: cell [3] raises NameError"),
         (("1 + 1",), "08_small has had no ranks to record"),
     ],
     ids=["fails", "no-ranks"],

@@ -16,7 +16,7 @@ from kit.run.live import LiveRunner
 def judged(kernel_of_four: LiveRunner) -> Callable[..., Verdict]:
     """`check` as a notebook has it, with inputs that a failed test can name. Four ranks: on two, left is right."""
 
-    def run(function: Callable[..., Any], seed: int = 20) -> Verdict:
-        return kit.check(function, seed=seed)
+    def run(function: Callable[..., Any]) -> Verdict:
+        return kit.check(function, seed=20)
 
     return run
