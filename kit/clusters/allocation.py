@@ -7,7 +7,6 @@ rest: the environment alone names job and hosts.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import time
@@ -72,8 +71,7 @@ def _pbs(environment: Mapping[str, str], answer: Ask) -> Allocation:
     job = environment["PBS_JOBID"]
     nodes = environment.get("PBS_NODEFILE")  # a file of the job's first host alone
     hosts, slots = pbs_hosts(read_file(Path(nodes)) if nodes else "")
-    told = answer(("qstat", "-f", "-F", "json", job)) or answer(("qstat", "-f", job)) or ""
-    left = pbs_seconds_left(told, time.time())
+    left = pbs_seconds_left(answer(("qstat", "-f", job)) or "", time.time())
     return Allocation("PBS", job, hosts, slots, None if left is None else time.time() + left)
 
 
@@ -86,8 +84,6 @@ def _slurm(environment: Mapping[str, str], answer: Ask) -> Allocation:
     if ends.isdigit():
         return Allocation("Slurm", job, hosts, slots, float(ends))
     left = slurm_seconds_left(answer(("squeue", "--noheader", "--format=%L", f"--jobs={job}")) or "")
-    if left is None:
-        left = scontrol_seconds_left(answer(("scontrol", "show", "job", job)) or "")
     return Allocation("Slurm", job, hosts, slots, None if left is None else time.time() + left)
 
 
@@ -98,11 +94,11 @@ def pbs_hosts(node_file: str) -> tuple[tuple[str, ...], int]:
 
 
 def pbs_seconds_left(told: str, now: float) -> float | None:
-    """Of what `qstat -f` prints, as JSON or as plain text; None when it names no limit.
+    """Of what `qstat -f` prints; None when it names no limit.
 
     What PBS says was used lags behind by a minute or two, so the later of that and the time since the start counts.
     """
-    facts = _pbs_facts(told)
+    facts = dict(re.findall(r"^\s*([\w.]+) = (.*?)\s*$", told, re.MULTILINE))
     limit = seconds(facts.get("Resource_List.walltime", ""))
     if limit is None:
         return None
@@ -114,24 +110,6 @@ def pbs_seconds_left(told: str, now: float) -> float | None:
     if 0 <= now - begun <= limit:
         elapsed.append(now - begun)
     return max(0.0, limit - max(elapsed))
-
-
-def _pbs_facts(told: str) -> dict[str, str]:
-    try:
-        (job,) = json.loads(told)["Jobs"].values()
-    except (ValueError, KeyError, TypeError, AttributeError):
-        # plain text, or the JSON of a server that does not escape what users put into their variables
-        found = re.findall(r'^\s*"?([A-Za-z_]+(?:\.[a-z]+)?)"?\s*[=:]\s*"?([^",\n]*)', told, re.MULTILINE)
-        facts = {name: value.strip() for name, value in found}
-        for group in ("Resource_List", "resources_used"):
-            nested = re.search(rf'"{group}"\s*:\s*\{{[^{{}}]*?"walltime"\s*:\s*"([\d:]+)"', told)
-            if nested:
-                facts[f"{group}.walltime"] = nested[1]
-        return facts
-    facts = {name: str(value) for name, value in job.items() if not isinstance(value, dict)}
-    for group in ("Resource_List", "resources_used"):
-        facts |= {f"{group}.{name}": str(value) for name, value in job.get(group, {}).items()}
-    return facts
 
 
 def slurm_hosts(names: str) -> tuple[str, ...]:
@@ -160,13 +138,6 @@ def _written_out(name: str) -> list[str]:
 def slurm_seconds_left(told: str) -> float | None:
     """Of `squeue --format=%L`: '1-02:03:04', '59:30', 'UNLIMITED', 'NOT_SET', 'INVALID'."""
     return seconds(told.strip().partition("\n")[0])
-
-
-def scontrol_seconds_left(told: str) -> float | None:
-    """Of `scontrol show job`: the time limit less the time it has run."""
-    limit, used = (re.search(rf"\b{name}=(\S+)", told) for name in ("TimeLimit", "RunTime"))
-    longest, elapsed = (seconds(match[1]) if match else None for match in (limit, used))
-    return None if longest is None or elapsed is None else max(0.0, longest - elapsed)
 
 
 def seconds(clock: str) -> float | None:

@@ -9,24 +9,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from kit.clusters.connection import Connection
 from kit.clusters.errors import ClusterError
 from kit.clusters.idle import IdleWatch, checked_minutes
 from kit.clusters.lifecycle import START_SECONDS, Lifecycle, client_that_lists
 from kit.clusters.report import Report, report
 from kit.clusters.request import Request
-from kit.protocol.messages import Found
 from kit.trace.text import counted
 
 
-class Cluster:
+class Cluster(Lifecycle):
     """Real ranks behind this kernel. Use `kit.cluster(ranks=4)`, which starts one or joins the one there is.
 
     As a context manager it stops what it started: `with kit.cluster(2) as c: ...`.
     """
 
     def __init__(self, request: Request, on_stop: Callable[[Cluster], None] = lambda cluster: None) -> None:
-        self._life = Lifecycle(request)
+        super().__init__(request)
         self._on_stop = on_stop
         self._owner = os.getpid()
         self._lock = threading.RLock()
@@ -34,14 +32,9 @@ class Cluster:
         self._idle: IdleWatch | None = None
         self._asleep = ""  # why it stopped itself; '' while it runs or was stopped by somebody
         self.fresh = True  # nobody has joined or entered it yet: `with` stops only what it started
-        self._life.begin()
+        self._begin()
 
     # using it
-
-    @property
-    def connection(self) -> Connection:
-        """The line to the host agent; it stays the same object for the cluster's life."""
-        return self._life.connection
 
     @property
     def client(self) -> Any:
@@ -49,7 +42,7 @@ class Cluster:
         engines = self.engines
         with self._lock:
             self._refuse_stopped()
-            client = self._life.opened_client()
+            client = self._opened_client()
         return client_that_lists(client, engines)
 
     @property
@@ -60,10 +53,10 @@ class Cluster:
     @property
     def engines(self) -> tuple[int, ...]:
         """ipyparallel's engine numbers by rank; waits until all have registered. They change with every reset."""
-        state = self.ensure_running()._life.state
+        state = self.ensure_running()._state
         state.wait_for(lambda: len(state.engines) == self.size or bool(state.lost) or state.agent_lost, START_SECONDS)
         if state.lost:
-            raise ClusterError(f"{self._life.losses()}: reset() forks all ranks anew")
+            raise ClusterError(f"{self._losses()}: reset() forks all ranks anew")
         if len(state.engines) < self.size:
             raise ClusterError("not all ranks have registered as ipyparallel engines: reset() forks them anew")
         return tuple(state.engines[rank] for rank in range(self.size))
@@ -79,7 +72,7 @@ class Cluster:
             if not self._woken():
                 self._refuse_stopped()
                 if not self.running:
-                    self._life.begin_again()
+                    self._begin_again()
             if self._idle is not None:
                 self._idle.note()
         return self
@@ -93,18 +86,18 @@ class Cluster:
         with self._lock:
             if not self._woken():
                 self._refuse_stopped()
-                if not self.running or not self._life.fork_anew(preload):
-                    self._life.begin_again()
+                if not self.running or not self._fork_anew(preload):
+                    self._begin_again()
         return self
 
     def stop(self) -> None:
         """Ends every process of the cluster. Stopping twice is fine."""
         with self._lock:
-            if (self._life.launched is None and not self._asleep) or self._owner != os.getpid():
+            if (self._launched is None and not self._asleep) or self._owner != os.getpid():
                 return
             self._end_watch()
             self._asleep = ""
-            self._life.end()
+            self._end()
         self._on_stop(self)
 
     def stop_when_idle(self, minutes: float | None) -> Self:
@@ -133,17 +126,17 @@ class Cluster:
 
     def _fall_asleep(self, minutes: float) -> None:
         with self._lock:
-            if self._life.launched is not None:
+            if self._launched is not None:
                 length = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
                 self._asleep = f"The cluster had stopped itself after {length} without a run"
-                self._life.end()
+                self._end()
 
     def _woken(self) -> bool:
         """Starts a cluster again that had stopped itself; True when it had."""
         if not self._asleep or self._owner != os.getpid():
             return False
         print(f"{self._asleep}: all of it starts again, what was on the ranks is gone.", file=sys.stderr)
-        self._life.begin()
+        self._begin()
         self._asleep = ""
         if self._idle is not None:
             self._idle = self._watched(self._idle.minutes)
@@ -162,7 +155,7 @@ class Cluster:
     def _refuse_stopped(self) -> None:
         if self._asleep and self._owner == os.getpid():
             raise ClusterError(f"{self._asleep}: ensure_running() starts it again")
-        if self._life.launched is None:
+        if self._launched is None:
             raise ClusterError("this cluster was stopped: kit.cluster() starts a new one")
         if self._owner != os.getpid():
             raise ClusterError("this cluster belongs to the process that started it, not to its fork")
@@ -170,74 +163,19 @@ class Cluster:
     # looking at it
 
     @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return self.request.ranks
-
-    @property
-    def request(self) -> Request:
-        return self._life.request
-
-    @property
-    def running(self) -> bool:
-        """Whether it can be used as it is: False when stopped, or when its controller or its agent was lost."""
-        return self._life.running
-
-    @property
-    def generation(self) -> int:
-        """Counts resets and restarts: ranks of another generation are other processes."""
-        return self._life.state.generation
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Process ids by rank."""
-        pids = self._life.state.pids
-        return tuple(pids[rank] for rank in sorted(pids))
-
-    @property
-    def lost(self) -> dict[int, str]:
-        """The ranks whose process has ended, and how: {2: 'killed by SIGKILL'}."""
-        return dict(self._life.state.lost)
-
-    @property
-    def processes(self) -> tuple[int, ...]:
-        """Process ids of everything that runs for this cluster: agent, controller and its heart monitor, ranks."""
-        return self._life.processes()
-
-    @property
     def folder(self) -> Path:
         """The private run folder, where the ranks' groups meet; a new one after a restart, gone after `stop`."""
         self._refuse_stopped()
-        assert self._life.launched is not None
-        return self._life.launched.folder.path
-
-    @property
-    def found(self) -> Found:
-        """What the agent found on its host and decided."""
-        return self._life.found
-
-    @property
-    def backend(self) -> str:
-        """'gloo', 'nccl' or 'xccl'."""
-        return self.found.backend
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Devices by rank: 'cpu', 'cuda:0'."""
-        return self.found.devices
-
-    @property
-    def started_in(self) -> float:
-        """Seconds from nothing to ranks that have joined their group."""
-        return self._life.started_in
+        assert self._launched is not None
+        return self._launched.folder.path
 
     def report(self) -> Report:
         """What was found: hosts, ranks, the device of each, backend, memory, links; as text, card or fields."""
         self.ensure_running()
-        return report(self._life)
+        return report(self)
 
     def __repr__(self) -> str:
-        if self._life.launched is None:
+        if self._launched is None:
             how = "stopped itself when idle: the next use starts it again" if self._asleep else "stopped"
             return f"Cluster({counted(self.size, 'rank')}, {how})"
         state = "" if self.running else ", lost: the next use starts it again"

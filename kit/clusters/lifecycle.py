@@ -22,59 +22,89 @@ RESET_SECONDS = 20.0
 
 
 class Lifecycle:
-    """Not thread-safe by itself: `Cluster` lets one thread at a time begin, reset or end."""
+    """What there is of a cluster. Not thread-safe: `Cluster` lets one thread at a time begin, reset or end it."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.launched: Launched | None = None
-        self.state = ClusterState()
-        self.connection = Connection()
+        self._launched: Launched | None = None
+        self._state = ClusterState()
+        self.connection = Connection()  # to the host agent; it stays the same object for the cluster's life
         self.connection.subscribe(self._hear)
-        self.client: Any = None
-        self.started_in = 0.0
+        self._client: Any = None
+        self.started_in = 0.0  # s, from nothing to ranks that have joined their group
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.request.ranks
 
     @property
     def running(self) -> bool:
-        """False when ended, or when the controller or the agent was lost."""
-        return self.launched is not None and not self.state.agent_lost and not self.state.controller_lost
+        """Whether it can be used as it is: False when stopped, or when its controller or its agent was lost."""
+        return self._launched is not None and not self._state.agent_lost and not self._state.controller_lost
+
+    @property
+    def generation(self) -> int:
+        """Counts resets and restarts: ranks of another generation are other processes."""
+        return self._state.generation
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids by rank."""
+        return tuple(pid for _, pid in sorted(self._state.pids.items()))
+
+    @property
+    def lost(self) -> dict[int, str]:
+        """The ranks whose process has ended, and how: {2: 'killed by SIGKILL'}."""
+        return dict(self._state.lost)
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of everything that runs for this cluster: agent, controller and its heart monitor, ranks."""
+        launched, lost = self._launched, self.lost
+        if launched is None:
+            return ()
+        return (*launched.processes(), *(pid for rank, pid in enumerate(self.pids) if rank not in lost))
 
     @property
     def found(self) -> Found:
         """What the agent found on its host and decided."""
-        assert self.state.found is not None, "every started cluster has heard it"
-        return self.state.found
+        assert self._state.found is not None, "every started cluster has heard it"
+        return self._state.found
 
-    def processes(self) -> tuple[int, ...]:
-        """Process ids of everything that runs for this cluster: agent, controller and its heart monitor, ranks."""
-        if self.launched is None:
-            return ()
-        ranks = (pid for rank, pid in sorted(self.state.pids.items()) if rank not in self.state.lost)
-        return (*self.launched.processes(), *ranks)
+    @property
+    def backend(self) -> str:
+        """'gloo', 'nccl' or 'xccl'."""
+        return self.found.backend
 
-    def begin(self) -> None:
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Devices by rank: 'cpu', 'cuda:0'."""
+        return self.found.devices
+
+    def _begin(self) -> None:
         """Starts all processes and waits for the ranks. ValueError or ClusterError says why it cannot be."""
         progress = Progress()
-        progress.say(f"starting {counted(self.request.ranks, 'rank')}")
-        before = self.state.forked
-        self.state = ClusterState(generation=before, forked=before)
-        self.launched = Launched(self.request, before + 1)
+        progress.say(f"starting {counted(self.size, 'rank')}")
+        before = self._state.forked
+        self._state = ClusterState(generation=before, forked=before)
+        self._launched = Launched(self.request, before + 1)
         try:
             self._meet(progress, before + 1)
         except BaseException:
-            progress.done(f"starting {counted(self.request.ranks, 'rank')} did not work")
-            self.end()
+            progress.done(f"starting {counted(self.size, 'rank')} did not work")
+            self._end()
             raise
         self.started_in = progress.seconds()
-        devices = " ".join(dict.fromkeys(self.found.devices))
-        words = f"{counted(self.request.ranks, 'rank')} on {devices}, {self.found.backend}"
+        words = f"{counted(self.size, 'rank')} on {' '.join(dict.fromkeys(self.devices))}, {self.backend}"
         progress.done(f"{words} · {self.started_in:.1f} s")
 
-    def fork_anew(self, preload: Sequence[str] = ()) -> bool:
+    def _fork_anew(self, preload: Sequence[str] = ()) -> bool:
         """Has the agent kill all ranks and fork new ones, which find `preload` imported.
 
         False when that did not work and a whole restart is due.
         """
-        state = self.state
+        state = self._state
         wanted = state.forked + 1
         try:
             self.connection.send(Reset(tuple(preload)))
@@ -87,18 +117,18 @@ class Lifecycle:
         state.wait_for(settled, RESET_SECONDS)
         return state.generation >= wanted
 
-    def begin_again(self) -> None:
+    def _begin_again(self) -> None:
         """Ends what is left and starts all of it anew, with a sentence that says so."""
-        state = self.state
+        state = self._state
         lost = "host agent" if state.agent_lost else "controller" if state.controller_lost else "ranks' answer"
         print(f"The cluster's {lost} was lost: all of it starts again, what was on the ranks is gone.", file=sys.stderr)
-        self.end()
-        self.begin()
+        self._end()
+        self._begin()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Leaves no process and no file."""
-        launched, self.launched = self.launched, None
-        client, self.client = self.client, None
+        launched, self._launched = self._launched, None
+        client, self._client = self._client, None
         with suppress(ConnectionError):  # there may be no agent to ask: what is left is killed below
             self.connection.send(Shutdown())
         self.connection.close()
@@ -107,26 +137,26 @@ class Lifecycle:
         if client is not None:
             client.close(linger=0)
 
-    def opened_client(self) -> Any:
+    def _opened_client(self) -> Any:
         """ipyparallel's Client, made on first use."""
-        if self.client is None:
-            assert self.launched is not None
-            self.client = self.launched.client()
-        return self.client
+        if self._client is None:
+            assert self._launched is not None
+            self._client = self._launched.client()
+        return self._client
 
-    def losses(self) -> str:
-        return ", ".join(f"rank {rank} was lost ({how})" for rank, how in sorted(self.state.lost.items()))
+    def _losses(self) -> str:
+        return ", ".join(f"rank {rank} was lost ({how})" for rank, how in sorted(self._state.lost.items()))
 
     def _meet(self, progress: Progress, generation: int) -> None:
-        assert self.launched is not None
-        log = self.launched.folder.log_tail
-        channel = self.launched.channel(START_SECONDS)
+        assert self._launched is not None
+        log = self._launched.folder.log_tail
+        channel = self._launched.channel(START_SECONDS)
         if channel is None:
             raise ClusterError(
                 f"the host agent did not call in {START_SECONDS:.0f} s, or ended before it could:\n{log()}"
             )
         self.connection.open(channel)
-        state, words = self.state, counted(self.request.ranks, "rank")
+        state, words = self._state, counted(self.size, "rank")
 
         def settled() -> bool:
             return state.generation >= generation or bool(state.refusal or state.lost or state.agent_lost)
@@ -138,13 +168,13 @@ class Lifecycle:
         if state.refusal is not None:
             raise _refused(state.refusal)
         if state.generation < generation:
-            raise ClusterError(f"{self.losses() or 'the host agent ended'} during the start:\n{log()}")
+            raise ClusterError(f"{self._losses() or 'the host agent ended'} during the start:\n{log()}")
 
     def _hear(self, message: ToKernel) -> None:
-        engine = self.state.engines.get(message.rank) if isinstance(message, RankLost) else None
-        self.state.hear(message)
-        if self.client is not None and engine is not None:
-            _forget(self.client, [engine])  # results that wait for this rank fail now
+        engine = self._state.engines.get(message.rank) if isinstance(message, RankLost) else None
+        self._state.hear(message)
+        if self._client is not None and engine is not None:
+            _forget(self._client, [engine])  # results that wait for this rank fail now
 
 
 def _refused(refusal: Refused) -> Exception:

@@ -92,25 +92,25 @@ class Report:
         return lines
 
 
-def report(life: Lifecycle) -> Report:
+def report(cluster: Lifecycle) -> Report:
     """Reads the facts of a running cluster now."""
-    state, found = life.state, life.found
+    found, lost = cluster.found, cluster.lost
     total, available = memory()
     name = platform.node()
     topology = gpu_topology() if any(device.startswith("cuda") for device in found.devices) else {}
     return Report(
         hosts=(Host(name, len(os.sched_getaffinity(0)), total, available, found.accelerators),),
         ranks=tuple(
-            RankFacts(rank, pid, name, found.devices[rank], _memory_share(pid), state.lost.get(rank, ""))
-            for rank, pid in sorted(state.pids.items())
+            RankFacts(rank, pid, name, found.devices[rank], _memory_share(pid), lost.get(rank, ""))
+            for rank, pid in enumerate(cluster.pids)
         ),
         backend=found.backend,
         interface=INTERFACE,
         links=links(found.devices, found.backend, topology),
-        memory=sum(_memory_share(pid) or 0 for pid in life.processes()),
+        memory=sum(_memory_share(pid) or 0 for pid in cluster.processes),
         software=f"{found.build}, Python {platform.python_version()}",
-        generation=state.generation,
-        started_in=life.started_in,
+        generation=cluster.generation,
+        started_in=cluster.started_in,
         notes=found.notes,
         job=allocation(),
     )

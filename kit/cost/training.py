@@ -57,7 +57,10 @@ def elements_sent(
     R gives 2, 2, 2 and 3, which is m = 1 and many ranks. every_micro_batch: stage 0 all-reduces after each
     micro-batch, as DDP does without `no_sync`: c = 2m.
     """
-    _checked(parameters, ranks, stage, micro_batches)
+    if stage not in STAGES:
+        raise ValueError(f"stage is 0 (plain data parallel), 1, 2 or 3, not {stage!r}")
+    _at_least(0, parameters=parameters)
+    _at_least(1, ranks=ranks, micro_batches=micro_batches)
     if every_micro_batch and stage != 0:
         raise ValueError("every_micro_batch is for stage 0: the other stages have it decided already")
     rounds = {0: 2 * (micro_batches if every_micro_batch else 1), 1: 2, 2: micro_batches + 1, 3: 3 * micro_batches}
@@ -76,13 +79,6 @@ def scaled_rate(rate: float, *, ranks: int, rule: Literal["linear", "sqrt", "sam
     if rule not in factors:
         raise ValueError(f"rule is 'linear', 'sqrt' or 'same', not {rule!r}")
     return rate * factors[rule]
-
-
-def _checked(parameters: int, ranks: int, stage: int, micro_batches: int) -> None:
-    if stage not in STAGES:
-        raise ValueError(f"stage is 0 (plain data parallel), 1, 2 or 3, not {stage!r}")
-    _at_least(0, parameters=parameters)
-    _at_least(1, ranks=ranks, micro_batches=micro_batches)
 
 
 def _at_least(least: int, **values: float) -> None:

@@ -11,9 +11,8 @@ on 4,096 ranks, 33.5 million messages, 0.6 s and less memory, because beyond `KE
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -83,18 +82,8 @@ class World:
             raise ValueError(
                 f"a trace of {inside:,} operations is too large (the limit is {DRAWN:,}): ask for trace(first={most})"
             )
-        return _written(self._meta(shown), self.ranks, self._messages(shown), self.starts)
-
-    def _messages(self, shown: int) -> Iterator[list[Message]]:
-        """Round by round, the messages that one of the first `shown` ranks sends or receives."""
-        for one, began, ended in self._kept or ():
-            near = np.flatnonzero((one.source < shown) | (one.destination < shown))
-            columns = (one.source, one.destination, one.elements * self.itemsize, began, ended)
-            yield [Message(*row) for row in zip(*(column[near].tolist() for column in columns), strict=True)]
-
-    def _meta(self, shown: int) -> Meta:
         part = (f"ranks 0 to {shown - 1} of {self.ranks:,}",) if shown < self.ranks else ()
-        return Meta(
+        meta = Meta(
             function=self.collective,
             mode="predicted",
             world=shown,
@@ -103,6 +92,7 @@ class World:
             arguments=f"S: {self.nbytes:,} bytes",
             notes=(*self.notes, *part),
         )
+        return Trace(meta, _written(self, self._kept, shown))
 
 
 def simulated(
@@ -199,77 +189,53 @@ class _Links:
         return np.where(crosses, self._between[0] + nbytes / self._between[1], inside)
 
 
-class Message(NamedTuple):
-    """One message: bytes, and when it was under way in seconds."""
+def _written(world: World, rounds: Iterable[Timed], shown: int) -> tuple[RankTrace, ...]:
+    """What the first `shown` ranks of a world did, in nanoseconds from 0.
 
-    source: int
-    destination: int
-    nbytes: int
-    began: float
-    ended: float
-
-
-def _written(meta: Meta, world: int, rounds: Iterable[Sequence[Message]], starts: Sequence[float] | None) -> Trace:
-    """The first meta.world of `world` ranks as a trace of mode 'predicted'; times in nanoseconds from 0.
-
-    rounds: a rank issues its receive and its send of a round together and waits for both. starts: when each rank
-    arrives, in s; None: all at 0.
+    A rank issues its receive and its send of a round together and waits for both, in this order, as `exchange` does.
     """
-    shown = meta.world
-    writer = _Writer(world, [0] * shown if starts is None else [_ns(start) for start in starts[:shown]])
-    for messages in rounds:
-        writer.round(messages)
-    ranks = tuple(
-        RankTrace(rank, operations=tuple(writer.operations[rank]), active=((0, writer.clock[rank]),))
-        for rank in range(shown)
-    )
-    return Trace(meta, ranks)
+    everyone = tuple(range(world.ranks))
+    clock: list[int] = _nanoseconds(world.starts or np.zeros(shown))[:shown].tolist()
+    operations: list[list[Operation]] = [[] for _ in range(shown)]
+    counts: Counter[tuple[int, int]] = Counter()
+    for one, began, ended in rounds:
+        near = np.flatnonzero((one.source < shown) | (one.destination < shown))
+        nbytes = one.elements * world.itemsize
+        columns = (one.source, one.destination, nbytes, _nanoseconds(began), _nanoseconds(ended))
+        messages = list(zip(*(column[near].tolist() for column in columns), strict=True))
+        until: dict[int, int] = {}  # by rank: when its last wait of this round ends
+        for name in ("recv", "send"):
+            for source, destination, size, start, end in messages:
+                rank, peer = (destination, source) if name == "recv" else (source, destination)
+                if rank >= shown:
+                    continue
+                since = until.get(rank, clock[rank])
+                until[rank] = max(since, end)
+                operations[rank].append(
+                    Operation(
+                        rank=rank,
+                        index=len(operations[rank]),
+                        name=name,
+                        group="0",
+                        ranks=everyone,
+                        match=f"0/p/{source}>{destination}/0/{counts[source, destination]}",
+                        place=None,
+                        regions=(),
+                        payload=size,
+                        issued=clock[rank],
+                        began=start,
+                        ended=end,
+                        waits=((since, end),) if end > since else (),
+                        peer=peer,
+                        tag=0,
+                    )
+                )
+        counts.update((source, destination) for source, destination, *_ in messages)
+        for rank, end in until.items():
+            clock[rank] = end
+    done = enumerate(zip(operations, clock, strict=True))
+    return tuple(RankTrace(rank, operations=tuple(own), active=((0, end),)) for rank, (own, end) in done)
 
 
-class _Writer:
-    def __init__(self, world: int, clock: list[int]) -> None:
-        self.everyone = tuple(range(world))
-        self.clock = clock
-        self.operations: list[list[Operation]] = [[] for _ in clock]
-        self.counts: Counter[tuple[int, int]] = Counter()
-
-    def round(self, messages: Sequence[Message]) -> None:
-        ends: dict[int, int] = {}
-        for name in ("recv", "send"):  # in the order in which `exchange` posts and awaits them
-            for message in messages:
-                rank = message.destination if name == "recv" else message.source
-                if rank < len(self.clock):
-                    ends[rank] = self.add(name, rank, message, ends.get(rank, self.clock[rank]))
-        for message in messages:
-            self.counts[message.source, message.destination] += 1
-        for rank, end in ends.items():
-            self.clock[rank] = end
-
-    def add(self, name: str, rank: int, message: Message, waited_from: int) -> int:
-        """Notes one side of a message; returns until when the rank has waited."""
-        source, destination, nbytes, began, ended = message
-        end = max(waited_from, _ns(ended))
-        self.operations[rank].append(
-            Operation(
-                rank=rank,
-                index=len(self.operations[rank]),
-                name=name,
-                group="0",
-                ranks=self.everyone,
-                match=f"0/p/{source}>{destination}/0/{self.counts[source, destination]}",
-                place=None,
-                regions=(),
-                payload=nbytes,
-                issued=self.clock[rank],
-                began=_ns(began),
-                ended=_ns(ended),
-                waits=((waited_from, end),) if end > waited_from else (),
-                peer=source if name == "recv" else destination,
-                tag=0,
-            )
-        )
-        return end
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
+def _nanoseconds(seconds: npt.ArrayLike) -> Ints:
+    return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)

@@ -22,11 +22,11 @@ ITEM = 4  # bytes of a float32
 def time_collective(operation: str, nbytes: int, repeats: int, warm_up: int) -> list[tuple[float, float]]:
     """When each of `repeats` calls began and ended on this rank, after `warm_up` calls that do not count.
 
-    operation: a name of `PREPARE`. nbytes: the whole buffer S, a multiple of 4 bytes x n. All ranks call it alike; a
+    operation: as `prepared` knows it. nbytes: the whole buffer S, a multiple of 4 bytes x n. All ranks call it alike; a
     barrier comes before each call. Seconds of the clock that all processes of a host share. On a GPU a call begins with
     its launch and ends when the device has finished.
     """
-    call = PREPARE[operation](nbytes // ITEM)
+    call = prepared(operation, nbytes // ITEM)
     for _ in range(warm_up):
         call()
     times = []
@@ -50,62 +50,43 @@ def _settle() -> None:
         torch.cuda.synchronize()
 
 
-def _all_gather(whole: torch.Tensor, piece: torch.Tensor) -> object:
-    # torch < 2.13 knows it by another name, which later ones warn of
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    return gather(whole, piece)
+def prepared(operation: str, count: int) -> Callable[[], object]:
+    """One call of a collective on `count` numbers, of which each rank has its share. ValueError for another name."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    whole = torch.zeros(count)
+    match operation:
+        case "send":
+            return partial(_there_and_back, whole, rank)
+        case "broadcast":
+            return partial(dist.broadcast, whole, src=0)
+        case "reduce":
+            return partial(dist.reduce, whole, dst=0)
+        case "all_reduce":
+            return partial(dist.all_reduce, whole)
+        case "all_to_all":
+            return partial(dist.all_to_all_single, torch.zeros(count), whole)
+    piece = torch.zeros(count // n)
+    pieces = [torch.zeros_like(piece) for _ in range(n)] if rank == 0 else None
+    match operation:  # torch < 2.13 knows the last two by other names, which later ones warn of
+        case "gather":
+            return partial(dist.gather, piece, pieces, dst=0)
+        case "scatter":
+            return partial(dist.scatter, piece, pieces, src=0)
+        case "all_gather":
+            return partial(getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor, whole, piece)
+        case "reduce_scatter":
+            return partial(getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor, piece, whole)
+    raise ValueError(f"there is no way to time {operation!r}")
 
 
-def _reduce_scatter(whole: torch.Tensor, piece: torch.Tensor) -> object:
-    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    return scatter(piece, whole)
-
-
-def _in_place(collective: Callable[..., object], **root: int) -> Callable[[int], Callable[[], object]]:
-    return lambda count: partial(collective, torch.zeros(count), **root)
-
-
-def _whole_and_piece(collective: Callable[..., object]) -> Callable[[int], Callable[[], object]]:
-    return lambda count: partial(collective, torch.zeros(count), torch.zeros(count // dist.get_world_size()))
-
-
-def _pieces_at_root(collective: Callable[..., object], **root: int) -> Callable[[int], Callable[[], object]]:
-    def prepare(count: int) -> Callable[[], object]:
-        piece, ranks = torch.zeros(count // dist.get_world_size()), dist.get_world_size()
-        pieces = [torch.zeros_like(piece) for _ in range(ranks)] if dist.get_rank() == 0 else None
-        return partial(collective, piece, pieces, **root)
-
-    return prepare
-
-
-def _all_to_all(count: int) -> Callable[[], object]:
-    return partial(dist.all_to_all_single, torch.zeros(count), torch.zeros(count))
-
-
-def _send(count: int) -> Callable[[], object]:
+def _there_and_back(ball: torch.Tensor, rank: int) -> None:
     """From rank 0 to rank 1 and back; the others go on to the next barrier."""
-    ball, rank = torch.zeros(count), dist.get_rank()
-
-    def there_and_back() -> None:
-        if rank == 0:
-            dist.send(ball, 1)
-            dist.recv(ball, 1)
-        elif rank == 1:
-            dist.recv(ball, 0)
-            dist.send(ball, 0)
-
-    return there_and_back
+    if rank == 0:
+        dist.send(ball, 1)
+        dist.recv(ball, 1)
+    elif rank == 1:
+        dist.recv(ball, 0)
+        dist.send(ball, 0)
 
 
-PREPARE: dict[str, Callable[[int], Callable[[], object]]] = {
-    "send": _send,
-    "broadcast": _in_place(dist.broadcast, src=0),
-    "reduce": _in_place(dist.reduce, dst=0),
-    "gather": _pieces_at_root(dist.gather, dst=0),
-    "scatter": _pieces_at_root(dist.scatter, src=0),
-    "all_gather": _whole_and_piece(_all_gather),
-    "reduce_scatter": _whole_and_piece(_reduce_scatter),
-    "all_reduce": _in_place(dist.all_reduce),
-    "all_to_all": _all_to_all,
-}
 TRIPS = {"send": 2}  # how often the buffer crosses the link in one call

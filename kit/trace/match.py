@@ -14,14 +14,9 @@ from kit.trace.text import ANY, canonical, counted, is_message, listed, size
 from kit.trace.traffic import message_bytes
 
 
-def expected_parts(operation: Operation) -> int:
-    """How many parts make the communication whole: two for a message, one per member for a collective."""
-    return 2 if is_message(operation.name) else len(operation.ranks)
-
-
 def is_complete(entries: Sequence[Operation]) -> bool:
-    """Whether every participant has posted its part."""
-    return len(entries) >= expected_parts(entries[0])
+    """Whether every participant has posted its part: the two of a message, the members of a collective's group."""
+    return len(entries) >= (2 if is_message(entries[0].name) else len(entries[0].ranks))
 
 
 def arrivals(record: Record) -> dict[str, int]:
@@ -49,9 +44,8 @@ def moved(entries: Sequence[Operation]) -> bool:
 
 def send_and_receive(entries: Sequence[Operation]) -> tuple[Operation | None, Operation | None]:
     """The two parts of a message; None for one that is missing."""
-    sends = [op for op in entries if canonical(op.name) == "send"]
-    receives = [op for op in entries if canonical(op.name) == "recv"]
-    return (sends[0] if sends else None), (receives[0] if receives else None)
+    first = {canonical(op.name): op for op in reversed(entries)}
+    return first.get("send"), first.get("recv")
 
 
 def messages(record: Record) -> tuple[Message, ...]:
@@ -91,7 +85,7 @@ def disagreement(entries: Sequence[Operation]) -> str | None:
     return (
         _differ(entries, lambda e: canonical(e.name), call_words, same_call)
         or _differ(entries, lambda e: e.root, lambda e: e.words, f"every rank must name the same {_root_word(first)}")
-        or _differ(entries, lambda e: e.reduce, _call_reduce, "every rank must name the same reduction")
+        or _differ(entries, lambda e: e.reduce, _reduction_words, "every rank must name the same reduction")
         or _differ(entries, _dtype, call_words, "the dtypes must be equal on every rank")
         or _differ(entries, _alike, call_words, "the shapes must be equal on every rank")
         or next((text for text in map(own_misfit, entries) if text), None)
@@ -171,7 +165,7 @@ def _differ(
     return f"{who}: {rule}."
 
 
-def _call_reduce(e: Operation) -> str:
+def _reduction_words(e: Operation) -> str:
     return f"{canonical(e.name)} with {e.reduce}"
 
 
@@ -181,8 +175,7 @@ def _root_word(e: Operation) -> str:
 
 def _message(entries: Sequence[Operation]) -> str | None:
     """A send against its receive. The shape may differ: a message has elements, not dimensions."""
-    send = next((e for e in entries if canonical(e.name) == "send"), None)
-    receive = next((e for e in entries if canonical(e.name) == "recv"), None)
+    send, receive = send_and_receive(entries)
     if send is None or receive is None or not send.regions or not receive.regions:
         return None
     out, into = send.regions[0], receive.regions[0]

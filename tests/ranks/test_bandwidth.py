@@ -10,14 +10,14 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kit.probe.timing import PREPARE, time_collective
+from kit.probe.timing import prepared, time_collective
 from kit.run import bandwidth
 from kit.run.live import LiveRunner
 from kit.run.runner import SweepPlan
 
 
 def one_call(operation: str, count: int) -> None:
-    PREPARE[operation](count)()
+    prepared(operation, count)()
 
 
 def timed(operation: str, nbytes: int) -> list[tuple[float, float]]:

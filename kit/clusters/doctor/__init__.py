@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from kit.clusters.doctor import host, leftovers, software, trial
-from kit.clusters.doctor.finding import Answer, Finding, note, warning
+from kit.clusters.doctor.finding import Finding, note, warning
 
-Question = Callable[[], Answer]
+Question = Callable[[], Finding]
 
 
 def questions(ranks: int) -> Mapping[str, Question]:

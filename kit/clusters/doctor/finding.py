@@ -6,7 +6,8 @@ import json
 import platform
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Literal, get_args
 
 from kit.trace.text import counted
@@ -15,45 +16,34 @@ Status = Literal["ok", "note", "warning", "problem"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Finding:
     """The answer to one question; made by `ok`, `note`, `warning` and `problem`."""
 
     status: Status
     found: str
-    fix: str  # what to do, as a sentence; '' where nothing is to be done
+    fix: str = ""  # what to do, as a sentence; '' where nothing is to be done
+    name: str = ""  # of what was looked at: 'torch', 'run folder'
 
     def named(self, name: str) -> Finding:
-        return Finding(self.status, self.found, self.fix, name)
+        return replace(self, name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding(Answer):
-    """An answer, and what was looked at."""
-
-    name: str  # 'torch', 'run folder'
+ok = partial(Finding, "ok")
+note = partial(Finding, "note")  # good to know
 
 
-def ok(found: str) -> Answer:
-    return Answer("ok", found, "")
-
-
-def note(found: str) -> Answer:
-    """Good to know."""
-    return Answer("note", found, "")
-
-
-def warning(found: str, fix: str) -> Answer:
+def warning(found: str, fix: str) -> Finding:
     """The labs run, less well."""
-    return Answer("warning", found, fix)
+    return Finding("warning", found, fix)
 
 
-def problem(found: str, fix: str) -> Answer:
+def problem(found: str, fix: str) -> Finding:
     """The labs do not run."""
-    return Answer("problem", found, fix)
+    return Finding("problem", found, fix)
 
 
-def worst(answers: Iterable[Answer]) -> Status:
-    return max((answer.status for answer in answers), key=get_args(Status).index)
+def worst(findings: Iterable[Finding]) -> Status:
+    return max((finding.status for finding in findings), key=get_args(Status).index)
 
 
 _NAME, _STATUS = 15, 7

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from kit.clusters.allocation import Allocation, allocation
-from kit.clusters.doctor.finding import Answer, note, ok, problem, warning
+from kit.clusters.doctor.finding import Finding, note, ok, problem, warning
 from kit.clusters.folder import RunFolder
 from kit.clusters.links import INTERFACE, gpu_topology
 from kit.clusters.request import RANK_BYTES
@@ -35,7 +35,7 @@ LIBRARIES = frozenset(
 )
 
 
-def cores(ranks: int, count: int | None = None) -> Answer:
+def cores(ranks: int, count: int | None = None) -> Finding:
     usable = len(os.sched_getaffinity(0)) if count is None else count
     found = counted(usable, "core")
     if usable < ranks:
@@ -48,7 +48,7 @@ def need(ranks: int) -> int:
     return LAB_SERVER + KERNEL + AGENT + OPTIMIZER + ranks * RANK_BYTES
 
 
-def enough_memory(ranks: int, has: tuple[int, int] | None = None) -> Answer:
+def enough_memory(ranks: int, has: tuple[int, int] | None = None) -> Finding:
     """Against what is free, and against the limit of a container or a batch job where there is one."""
     total, available = has or memory()
     wanted = need(ranks)
@@ -65,7 +65,7 @@ def enough_memory(ranks: int, has: tuple[int, int] | None = None) -> Answer:
     return ok(found)
 
 
-def gpus(answer: Ask = ask) -> Answer:
+def gpus(answer: Ask = ask) -> Finding:
     """Which NVIDIA GPUs there are and which processes hold their memory."""
     told = answer(
         ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total,memory.used", "--format=csv,noheader,nounits")
@@ -99,7 +99,7 @@ def _part(used: str, total: str) -> str:
     return f"{used} of {total} MB"
 
 
-def links(topology: dict[tuple[int, int], str] | None = None) -> Answer:
+def links(topology: dict[tuple[int, int], str] | None = None) -> Finding:
     pairs = gpu_topology() if topology is None else topology
     if not pairs:
         return note("no two GPUs to link: ranks meet in this host's memory, over lo")
@@ -110,7 +110,7 @@ def links(topology: dict[tuple[int, int], str] | None = None) -> Answer:
     return ok("; ".join(f"{kind}: GPUs {', '.join(where)}" for kind, where in kinds.items()))
 
 
-def interface(found: Mapping[str, bool] | None = None, environment: Mapping[str, str] = os.environ) -> Answer:
+def interface(found: Mapping[str, bool] | None = None, environment: Mapping[str, str] = os.environ) -> Finding:
     """gloo and nccl are told to use loopback; by themselves they may choose one that leaves the machine.
 
     found: which interfaces there are, and whether they are up.
@@ -131,7 +131,7 @@ def interface(found: Mapping[str, bool] | None = None, environment: Mapping[str,
     return ok(said)
 
 
-def ports(host: str = "127.0.0.1") -> Answer:
+def ports(host: str = "127.0.0.1") -> Finding:
     """Listens on loopback and talks to itself, as controller and ranks do."""
     try:
         with socket.create_server((host, 0)) as listener:
@@ -163,7 +163,7 @@ def _range() -> tuple[int, int]:
     return int(first), int(last)
 
 
-def run_folder(parent: str | None = None) -> Answer:
+def run_folder(parent: str | None = None) -> Finding:
     """Makes one as a cluster would, and removes it."""
     try:
         folder = RunFolder(parent)
@@ -186,7 +186,7 @@ def run_folder(parent: str | None = None) -> Answer:
     return ok(found)
 
 
-def home(path: str | None = None) -> Answer:
+def home(path: str | None = None) -> Finding:
     """Jupyter keeps connection files, settings and the trust of notebooks in the home folder."""
     folder = Path(path if path is not None else os.path.expanduser("~"))
     fix = (
@@ -208,7 +208,7 @@ def home(path: str | None = None) -> Answer:
     return ok(f"{folder}: can be written to, {size_text(free)} free")
 
 
-def working_folder(folder: Path | None = None) -> Answer:
+def working_folder(folder: Path | None = None) -> Finding:
     """Notebooks import from the folder they lie in first: a torch.py there hides torch from them."""
     try:
         here = folder or Path.cwd()
@@ -249,7 +249,7 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def job(ranks: int, ask: Callable[[], Allocation | None] = allocation, host: str = platform.node()) -> Answer:
+def job(ranks: int, ask: Callable[[], Allocation | None] = allocation, host: str = platform.node()) -> Finding:
     found = ask()
     if found is None:
         return ok("none: neither PBS nor Slurm started this")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from kit.clusters.doctor.finding import Answer, ok, warning
+from kit.clusters.doctor.finding import Finding, ok, warning
 from kit.clusters.folder import OWNER
 from kit.clusters.launcher import BOOT
 from kit.clusters.processes import Process
@@ -32,7 +32,7 @@ class Member:
         return Path(self.folder).name
 
 
-def leftovers(members: Iterable[Member] | None = None) -> Answer:
+def leftovers(members: Iterable[Member] | None = None) -> Finding:
     found = list(members if members is not None else all_members())
     orphans = [member.pid for member in found if member.orphan]
     living = len({member.folder for member in found if not member.orphan})

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from kit.clusters.doctor.finding import Answer, ok, problem, warning, worst
+from kit.clusters.doctor.finding import Finding, ok, problem, warning, worst
 
 PYTHON = (3, 11)  # ipykernel 7.4 needs it
 NEEDED = {  # what pyproject.toml asks for, which an environment put together by hand may lack
@@ -55,7 +55,7 @@ def older(found: str, least: str) -> bool:
     return numbers(found) < numbers(least)
 
 
-def python(running: tuple[int, ...] = sys.version_info[:3], system: str = sys.platform) -> Answer:
+def python(running: tuple[int, ...] = sys.version_info[:3], system: str = sys.platform) -> Finding:
     found = f"Python {'.'.join(map(str, running))} on {platform.system()} {platform.machine()}, {sys.executable}"
     if running[:2] < PYTHON:
         least = ".".join(map(str, PYTHON))
@@ -65,7 +65,7 @@ def python(running: tuple[int, ...] = sys.version_info[:3], system: str = sys.pl
     return ok(found)
 
 
-def torch(of: Version = installed) -> Answer:
+def torch(of: Version = installed) -> Finding:
     found = of("torch")
     if found is None:
         return problem("not installed", f"Run: {sys.executable} -m pip install torch")
@@ -75,7 +75,7 @@ def torch(of: Version = installed) -> Answer:
     return ok(f"torch {found}")
 
 
-def libraries(of: Version = installed) -> Answer:
+def libraries(of: Version = installed) -> Finding:
     """The libraries that the ranks and the notebook's kernel need."""
     have = {name: of(name) for name in NEEDED}
     missing = [name for name, found in have.items() if found is None]
@@ -88,7 +88,7 @@ def libraries(of: Version = installed) -> Answer:
     return ok(", ".join(f"{name} {found}" for name, found in have.items()))
 
 
-def bokeh(of: Version = installed) -> Answer:
+def bokeh(of: Version = installed) -> Finding:
     """The plots: bokeh in the kernel and jupyter_bokeh, which carries them to the page, must be of one age."""
     plots, carrier = of("bokeh"), of("jupyter_bokeh")
     if plots is None or carrier is None:
@@ -114,7 +114,7 @@ class Server:
     pid: int | None = None  # of the running server, where there is one
 
 
-def front_end(servers: Iterable[Server] | None = None) -> Answer:
+def front_end(servers: Iterable[Server] | None = None) -> Finding:
     found = list(known_servers() if servers is None else servers)
     if not found:
         return problem(
@@ -123,10 +123,10 @@ def front_end(servers: Iterable[Server] | None = None) -> Answer:
         )
     answers = [_judge(server) for server in found]
     fixes = dict.fromkeys(answer.fix for answer in answers if answer.fix)
-    return Answer(worst(answers), "; ".join(answer.found for answer in answers), " ".join(fixes))
+    return Finding(worst(answers), "; ".join(answer.found for answer in answers), " ".join(fixes))
 
 
-def _judge(server: Server) -> Answer:
+def _judge(server: Server) -> Finding:
     where = f"the running server {server.pid}" if server.pid else "this environment"
     pip = f"{server.prefix}/bin/python -m pip install"
     if server.lab is None:

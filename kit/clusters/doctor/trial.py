@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from kit.clusters.doctor.finding import Answer, note, ok, problem, warning
+from kit.clusters.doctor.finding import Finding, note, ok, problem, warning
 from kit.clusters.errors import ClusterError
 from kit.clusters.request import checked
 from kit.trace.text import counted
@@ -78,7 +78,7 @@ def meet(calls: int) -> dict[str, Any]:
     }
 
 
-def ranks(trial: Trial) -> Answer:
+def ranks(trial: Trial) -> Finding:
     if trial.refusal:
         first, _, rest = trial.refusal.partition("\n")
         fix = f"The last words of its processes: {' / '.join(rest.splitlines()[-3:])}" if rest else _remedy(first)
@@ -94,7 +94,7 @@ def ranks(trial: Trial) -> Answer:
     return ok(found)
 
 
-def backends(trial: Trial, has_gpus: bool = False) -> Answer:
+def backends(trial: Trial, has_gpus: bool = False) -> Finding:
     """What this build of torch can use. has_gpus: nvidia-smi lists one."""
     if trial.refusal:
         return note("not known: no rank came up")

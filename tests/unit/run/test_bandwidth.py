@@ -49,12 +49,6 @@ def test_every_operation_over_every_size(ranks: Ranks) -> None:
     assert sweep.notes.count("slow links") == 1  # what the runs say of themselves is kept, once
 
 
-def test_every_collective_has_a_way_to_be_timed() -> None:
-    from kit.probe.timing import PREPARE
-
-    assert PREPARE.keys() == set(bandwidth.OPERATIONS)
-
-
 @pytest.mark.parametrize(("world", "expected"), [(2, [8, 104, 1000]), (3, [12, 108, 1008])])
 def test_sizes_are_rounded_up_to_what_ranks_can_share_and_asked_once(ranks: Ranks, world: int, expected: list) -> None:
     bandwidth.sweep(scheduler(world), SweepPlan("all_gather", sizes=[1, 4, 100, 1000]))
