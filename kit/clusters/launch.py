@@ -10,7 +10,7 @@ import secrets
 import select
 import socket
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from typing import Any
 
@@ -150,26 +150,14 @@ class Launched:
 
 def _in_a_thread(start: Any, *arguments: Any) -> Any:
     """Runs a coroutine in a loop of its own: a notebook's thread has a running loop that cannot be waited in."""
-    outcome: list[Any] = []
-    finished = threading.Event()
-
-    def run() -> None:
-        try:
-            outcome.append(asyncio.run(start(*arguments)))
-        except BaseException as problem:
-            outcome.append(problem)
-        finally:
-            finished.set()
-
+    executor = ThreadPoolExecutor(1, "start the cluster")
+    future = executor.submit(lambda: asyncio.run(start(*arguments)))
+    executor.shutdown(wait=False)
     try:
-        threading.Thread(target=run, name="start the cluster").start()
-        finished.wait()
+        return future.result()
     except KeyboardInterrupt:
-        finished.wait(10.0)  # an interrupted cell first lets it finish, to be able to end what was started
+        wait([future], 10.0)  # an interrupted cell first lets it finish, to be able to end what was started
         raise
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
 
 
 def _working_directory() -> str:

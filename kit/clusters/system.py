@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import psutil
 
 Ask = Callable[[tuple[str, ...]], str | None]  # runs a command: what it printed, None when it is absent or fails
 
@@ -18,6 +21,14 @@ def ask(command: tuple[str, ...], seconds: float = 4.0) -> str | None:
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def own_processes() -> Iterator[tuple[int, list[str]]]:
+    """(process id, command line) of this user's processes."""
+    for process in psutil.process_iter(["uids", "cmdline"]):
+        uids = process.info["uids"]
+        if uids is not None and uids.real == os.getuid():
+            yield process.pid, process.info["cmdline"] or []
 
 
 def size_text(nbytes: int) -> str:

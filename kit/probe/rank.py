@@ -9,7 +9,6 @@ import mmap
 import os
 import select
 import threading
-import time
 import traceback
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kit.probe.blackbox import Blackbox
 from kit.probe.links.timed import TimedRun
 from kit.probe.memory.account import AccountedRun
 from kit.probe.record import RecordRun
+from kit.probe.run import could_not_begin
 from kit.probe.step import StepRun
 from kit.probe.world import World, seed_everything
 from kit.protocol.messages import (
@@ -34,10 +34,8 @@ from kit.protocol.messages import (
     ReportPlease,
     Task,
     ToRank,
-    Unloaded,
 )
 from kit.protocol.wire import Channel
-from kit.trace.facts import Failure
 
 TICK = 0.1  # s between looks at a run that may stand still
 
@@ -140,7 +138,7 @@ class Rank:
                 self._world.join(task.store, task.size)
             run = kind(order, self.number, self._channel.send, self._blackbox, self._device)
         except Exception as error:  # anything a learner's module does while it is imported
-            self._could_not_begin(task, error)
+            self._channel.send(could_not_begin(task, self.number, error))
             return
         self._world.during_run(threading.get_ident())
         self._watch.observer = self._run = run
@@ -151,12 +149,6 @@ class Rank:
             self._world.during_run(None)
             clean = not self._world.touched and run.aborted is None
             self._channel.send(Ended(run.id, self.number, clean))
-
-    def _could_not_begin(self, task: Task, error: Exception) -> None:
-        text = "".join(traceback.format_exception(error))
-        hint = f"rank {self.number} could not load the function: {error}"
-        failure = Failure(type(error).__name__, hint, text, None)
-        self._channel.send(Unloaded(task.run, self.number, failure, time.monotonic_ns()))
 
 
 def _kind_of(task: Task) -> type[StepRun] | type[RecordRun]:

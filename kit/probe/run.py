@@ -27,7 +27,7 @@ from kit.probe.ledger import Ledger
 from kit.probe.links.throttle import Throttle
 from kit.probe.operations import OperationCall
 from kit.probe.output import Printed
-from kit.protocol.messages import AtStop, Begin, RunNews
+from kit.protocol.messages import AtStop, Begin, RunNews, Task, Unloaded
 from kit.trace.facts import Failure, Frame, Phase, Place, Stop
 
 _PROBE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -149,6 +149,12 @@ class Run(ABC):
                 if place is None or self.code.is_foreground(code.co_filename):
                     place = Place(code.co_filename, self.code.line(code.co_filename, line), code.co_name)
         return Failure(type(error).__name__, str(error), text, place)
+
+
+def could_not_begin(task: Task, rank: int, error: Exception) -> Unloaded:
+    hint = f"rank {rank} could not load the function: {error}"
+    failure = Failure(type(error).__name__, hint, "".join(traceback.format_exception(error)), None)
+    return Unloaded(task.run, rank, failure, time.monotonic_ns())
 
 
 def making_of_group() -> OperationCall:

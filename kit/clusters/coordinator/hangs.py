@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from kit.clusters.coordinator.matching import ANY
 from kit.trace.facts import Operation, RankState
 from kit.trace.match import disagreement
+from kit.trace.text import ANY
 from kit.trace.waits import deadlock
 
 
@@ -67,16 +67,9 @@ class HangDetector:
         return disagreement(self._together[self._waited(rank).match])
 
     def _has_message_for(self, receive: Operation) -> bool:
-        taken: Counter[str] = Counter()
-        for operations in self._operations.values():
-            for op in operations:
-                if (
-                    op.name == "send"
-                    and op.peer == receive.rank
-                    and op.tag == receive.tag
-                    and op.group == receive.group
-                ):
-                    taken[op.match] += 1
+        wanted = ("send", receive.rank, receive.tag, receive.group)
+        issued = (op for operations in self._operations.values() for op in operations)
+        taken = Counter(op.match for op in issued if (op.name, op.peer, op.tag, op.group) == wanted)
         taken.subtract(op.match for op in self._operations[receive.rank] if op.name == "recv")
         return any(count > 0 for count in taken.values())
 

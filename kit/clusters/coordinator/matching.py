@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from kit.trace.facts import Operation
 from kit.trace.match import disagreement
-
-ANY = -1
+from kit.trace.text import ANY
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class PendingOperations:
     def post(self, operation: Operation) -> Match | None:
         """Takes an operation in; a Match when this completes one, or shows that it can never be completed."""
         if operation.name == "send":
-            return self._post_send(operation)
+            return self._post_message(operation, self._sends, self._receives)
         if operation.name == "recv":
-            return self._post_receive(operation)
+            return self._post_message(operation, self._receives, self._sends)
         return self._post_collective(operation)
 
     def missing(self, operation: Operation) -> tuple[int, ...]:
@@ -71,20 +70,14 @@ class PendingOperations:
             self._refused[match] = sentence
         return Match(entries, sentence)
 
-    def _post_send(self, send: Operation) -> Match | None:
-        for receive in self._receives:
+    def _post_message(self, mine: Operation, waiting: list[Operation], others: list[Operation]) -> Match | None:
+        for other in others:
+            send, receive = (mine, other) if mine.name == "send" else (other, mine)
             if _fit(send, receive):
-                self._receives.remove(receive)
-                return _exchange(send, receive)
-        self._sends.append(send)
-        return None
-
-    def _post_receive(self, receive: Operation) -> Match | None:
-        for send in self._sends:
-            if _fit(send, receive):
-                self._sends.remove(send)
-                return _exchange(send, receive)
-        self._receives.append(receive)
+                others.remove(other)
+                source = send.rank if receive.peer == ANY else None
+                return Match((send, receive), disagreement((send, receive)), source)
+        waiting.append(mine)
         return None
 
 
@@ -99,8 +92,3 @@ def _fit(send: Operation, receive: Operation) -> bool:
         and send.peer == receive.rank
         and receive.peer in (send.rank, ANY)
     )
-
-
-def _exchange(send: Operation, receive: Operation) -> Match:
-    source = send.rank if receive.peer == ANY else None
-    return Match((send, receive), disagreement((send, receive)), source)

@@ -13,16 +13,10 @@ from kit.clusters.coordinator.hangs import HangDetector, died, held_up
 from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
 from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
-    Abort,
     AtStop,
-    Ended,
-    Move,
-    Operated,
     Operations,
-    Posted,
     ProcessNews,
     RankLost,
-    RankResumed,
     RankSuspended,
     Report,
     ReportPlease,
@@ -31,7 +25,6 @@ from kit.protocol.messages import (
     RunOrder,
     Unloaded,
     Verdict,
-    Waits,
 )
 from kit.trace.facts import Operation
 
@@ -58,23 +51,14 @@ class RecordedRun(CoordinatedRun):
 
     def hear(self, message: RunOrder | RunNews, now: int) -> None:
         match message:
-            case Abort():
-                self.abort(message)
-            case AtStop():
-                self.at_stop(message)
-                self._judge(now)
             case Operations():
                 self._ended(message)
             case Report():
                 self._report(message)
-                self._judge(now)
-            case Unloaded():
-                self.unloaded(message)
-                self._judge(now)
-            case Ended():
-                self._out.to_kernel(message)
-            case Move() | Posted() | Waits() | Operated():
-                raise AssertionError(f"{message!r} belongs to a stepped run")
+            case _:
+                super().hear(message, now)
+        if isinstance(message, AtStop | Report | Unloaded):
+            self._judge(now)
 
     def process_changed(self, news: ProcessNews, now: int) -> None:
         match news:
@@ -83,8 +67,6 @@ class RecordedRun(CoordinatedRun):
                 self._conclude(died(news.rank, news.detail, last), now, last[news.rank])
             case RankSuspended():
                 self._conclude(held_up(news.rank, news.detail), now)
-            case RankResumed():
-                pass
 
     def missing(self, rank: int) -> tuple[int, ...]:
         return self._hangs.missing(rank)

@@ -11,6 +11,7 @@ from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
     Abort,
     AtStop,
+    Ended,
     FromCoordinator,
     Leave,
     ProcessNews,
@@ -72,8 +73,24 @@ class CoordinatedRun(ABC):
         self._sight = sight
         self._out = out
 
-    @abstractmethod
-    def hear(self, message: RunOrder | RunNews, now: int) -> None: ...
+    def hear(self, message: RunOrder | RunNews, now: int) -> None:
+        """What both kinds of runs hear; subclasses hear the rest."""
+        match message:
+            case Abort():
+                for rank, status in enumerate(self._ranks):
+                    if not status.gone:
+                        self._out.to_rank(rank, Leave(message.run, message.reason))
+                return
+            case AtStop():
+                self._ranks[message.rank].stand(message.phase, message.stop, message.error)
+            case Unloaded():
+                self._ranks[message.rank].enter("failed", message.time)
+                self._ranks[message.rank].error = message.error
+            case Ended():
+                pass
+            case _:
+                raise AssertionError(f"a {type(self).__name__} hears no {message!r}")
+        self._out.to_kernel(message)
 
     @abstractmethod
     def process_changed(self, news: ProcessNews, now: int) -> None:
@@ -102,18 +119,3 @@ class CoordinatedRun(ABC):
             )
             for rank, status in enumerate(self._ranks)
         )
-
-    def abort(self, order: Abort) -> None:
-        for rank, status in enumerate(self._ranks):
-            if not status.gone:
-                self._out.to_rank(rank, Leave(order.run, order.reason))
-
-    def at_stop(self, news: AtStop) -> None:
-        self._ranks[news.rank].stand(news.phase, news.stop, news.error)
-        self._out.to_kernel(news)
-
-    def unloaded(self, news: Unloaded) -> None:
-        status = self._ranks[news.rank]
-        status.enter("failed", news.time)
-        status.error = news.error
-        self._out.to_kernel(news)

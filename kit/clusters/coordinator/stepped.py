@@ -9,28 +9,22 @@ from kit.clusters.coordinator.matching import Match, PendingOperations
 from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
 from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
-    Abort,
-    AtStop,
     Changed,
-    Ended,
     Go,
     How,
     Launch,
     Move,
     Operated,
-    Operations,
     Posted,
     ProcessNews,
     RankLost,
     RankResumed,
     RankSuspended,
     Refuse,
-    Report,
     Run,
     RunNews,
     RunOrder,
     Settled,
-    Unloaded,
     Waits,
 )
 from kit.trace.facts import Operation, RankState
@@ -60,35 +54,24 @@ class SteppedRun(CoordinatedRun):
 
     def hear(self, message: RunOrder | RunNews, now: int) -> None:
         match message:
-            case Abort():
-                self.abort(message)
             case Move():
                 self._move(message, now)
-            case AtStop():
-                self.at_stop(message)
             case Posted():
                 self._posted(message, now)
             case Waits():
                 self._wait(message)
-            case Unloaded():
-                self.unloaded(message)
-            case Operated() | Ended():
+            case Operated():
                 self._out.to_kernel(message)
-            case Operations() | Report():
-                raise AssertionError(f"no stepped rank says {message!r}")
+            case _:
+                super().hear(message, now)
         self._settle(now)
 
     def process_changed(self, news: ProcessNews, now: int) -> None:
         if self._motion is not None:
             self._settle(now)
             return
-        match news:
-            case RankLost():
-                self._tell_changed(f"rank {news.rank} died", now)
-            case RankSuspended():
-                self._tell_changed(f"rank {news.rank} was stopped", now)
-            case RankResumed():
-                self._tell_changed(f"rank {news.rank} was continued", now)
+        what = {RankLost: "died", RankSuspended: "was stopped", RankResumed: "was continued"}[type(news)]
+        self._tell_changed(f"rank {news.rank} {what}", now)
 
     def tick(self, now: int) -> None:
         if self._motion is not None and now >= self._motion.deadline:

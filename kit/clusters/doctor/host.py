@@ -72,14 +72,13 @@ def gpus(answer: Ask = ask) -> Finding:
     )
     if told is None:
         return note("nvidia-smi is not here or finds none: ranks compute on the CPU, over gloo")
-    cards = [[cell.strip() for cell in line.split(",")] for line in told.splitlines() if line.strip()]
+    cards = _cells(told)
     if not cards:
         return note("nvidia-smi lists no GPU: ranks compute on the CPU, over gloo")
     users = answer(("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"))
-    held = [[cell.strip() for cell in line.split(",")] for line in (users or "").splitlines() if line.count(",") >= 2]
-    words = [f"GPU {index}: {name}, {_part(used, total)} in use" for index, _, name, total, used in cards]
+    words = [f"GPU {index}: {name}, {used} of {total} MB in use" for index, _, name, total, used in cards]
     number = {card[1]: card[0] for card in cards}
-    busy = [f"process {pid} on GPU {number.get(uuid, '?')} ({used} MB)" for uuid, pid, used, *_ in held]
+    busy = [f"process {pid} on GPU {number.get(uuid, '?')} ({used} MB)" for uuid, pid, used in _cells(users or "")]
     full = [index for index, _, _, total, used in cards if _share(used, total) > BUSY]
     found = "; ".join([*words, f"others: {', '.join(busy)}" if busy else "no other process computes on them"])
     if full:
@@ -95,8 +94,8 @@ def _share(used: str, total: str) -> float:
         return 0.0
 
 
-def _part(used: str, total: str) -> str:
-    return f"{used} of {total} MB"
+def _cells(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split(",")] for line in table.splitlines() if "," in line]
 
 
 def links(topology: dict[tuple[int, int], str] | None = None) -> Finding:

@@ -17,6 +17,7 @@ from kit.clusters.doctor.finding import Finding, ok, warning
 from kit.clusters.folder import OWNER
 from kit.clusters.launcher import BOOT
 from kit.clusters.processes import Process
+from kit.clusters.system import own_processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,8 @@ def end(members: Iterable[Member] | None = None) -> tuple[int, ...]:
 
 
 def all_members() -> list[Member]:
-    found = []
-    for pid in psutil.pids():
-        try:
-            mine = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-        except OSError:  # it ended meanwhile
-            continue
-        folder = folder_of(_command(pid)) if mine else None
-        if folder is not None:
-            found.append(Member(pid, folder, _orphan(pid, folder)))
-    return found
+    found = ((pid, folder_of(command)) for pid, command in own_processes())
+    return [Member(pid, folder, _orphan(pid, folder)) for pid, folder in found if folder is not None]
 
 
 def folder_of(command: Sequence[str]) -> str | None:
@@ -127,6 +120,7 @@ def _adopted(pid: int, folder: str) -> bool:
 
 def _command(pid: int) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
-    except OSError:
+        words: list[str] = psutil.Process(pid).cmdline()
+    except psutil.Error:
         return []
+    return words

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import psutil
-
 from kit.clusters.doctor.finding import Finding, ok, problem, warning, worst
+from kit.clusters.system import own_processes
 
 PYTHON = (3, 11)  # ipykernel 7.4 needs it
 NEEDED = {  # what pyproject.toml asks for, which an environment put together by hand may lack
@@ -187,17 +186,10 @@ def _shared() -> list[Path]:
 def _running() -> list[tuple[int, Path]]:
     """(process id, environment) of this user's Jupyter servers."""
     found = []
-    for process in psutil.process_iter():
-        try:
-            if process.uids().real != os.getuid():
-                continue
-            words = process.cmdline()
-        except psutil.Error:
-            continue  # it ended meanwhile
-        is_server = any(_is_jupyter(word) for word in words[1:4])
-        program = shutil.which(words[0]) if words else None
-        if is_server and program and "python" in Path(program).name:
-            found.append((process.pid, Path(os.path.abspath(program)).parent.parent))
+    for pid, words in own_processes():
+        program = shutil.which(words[0]) if any(_is_jupyter(word) for word in words[1:4]) else None
+        if program and "python" in Path(program).name:
+            found.append((pid, Path(os.path.abspath(program)).parent.parent))
     return found
 
 

@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from kit.clusters.request import Settings
 from kit.probe import blackbox
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox, BlackboxReader
+from kit.probe.run import could_not_begin
 from kit.probe.threads.run import ThreadRun, meet
 from kit.probe.threads.turns import Turns
 from kit.probe.threads.world import ThreadWorld
@@ -45,7 +45,6 @@ from kit.protocol.messages import (
     Unloaded,
 )
 from kit.protocol.wire import Channel
-from kit.trace.facts import Failure
 
 PULSE = 1.0  # s between signs of life
 CPU = torch.device("cpu")
@@ -119,9 +118,7 @@ class ThreadHost:
         try:
             run = self._begin(rank)
         except Exception as error:  # anything a learner's module does while it is imported
-            hint = f"rank {rank} could not load the function: {error}"
-            failure = Failure(type(error).__name__, hint, "".join(traceback.format_exception(error)), None)
-            self._hear(Unloaded(self._order.task.run, rank, failure, time.monotonic_ns()))
+            self._hear(could_not_begin(self._order.task, rank, error))
         else:
             run.body()
         self._turns.leave(rank)

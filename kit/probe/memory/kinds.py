@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import IntFlag, auto
 from types import FrameType, ModuleType
 from typing import Any
@@ -120,10 +121,8 @@ class Declared:
         """Asks an object from now on for as long as it lives, if it has that method; whether it has."""
         if not callable(getattr(type(value), METHOD, None)):
             return False
-        try:
+        with suppress(TypeError):  # what cannot be held weakly is asked while a variable holds it
             self._objects[id(value)] = weakref.ref(value)
-        except TypeError:  # cannot be held weakly: it is asked while a variable holds it
-            return True
         return True
 
     def tensors(self, frames: list[FrameType]) -> Iterator[tuple[str, torch.Tensor]]:
