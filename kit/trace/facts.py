@@ -158,6 +158,16 @@ class Operation:
     error: str | None = None
 
     @property
+    def inputs(self) -> tuple[Region, ...]:
+        """What it reads."""
+        return tuple(region for region in self.regions if region.role != "out")
+
+    @property
+    def outputs(self) -> tuple[Region, ...]:
+        """What it writes."""
+        return tuple(region for region in self.regions if region.role != "in")
+
+    @property
     def words(self) -> str:
         """With its other side, as `RankState.operation` holds it: 'recv from rank 3', 'reduce to rank 0'."""
         return operation_text(self.name, self.peer, self.root)

@@ -61,7 +61,6 @@ def messages(record: Record) -> tuple[Message, ...]:
 
 # Where every rank must hand in, or take, tensors of one shape. Lists and uneven pieces are compared in `pieces`.
 ALIKE = {"all_reduce": "in", "reduce": "in", "broadcast": "any", "gather": "in", "scatter": "out"}
-TO_ROOT = frozenset({"reduce", "gather"})
 
 
 def disagreement(entries: Sequence[Operation]) -> str | None:
@@ -81,10 +80,11 @@ def disagreement(entries: Sequence[Operation]) -> str | None:
     signature = _signature(first)
     if all(_signature(other) == signature for other in entries[1:]):
         return own_misfit(first) or misfit(entries)
+    root = "destination" if canonical(first.name) in ("reduce", "gather") else "source"
     same_call = "every rank of a group must call the same operation in the same order"
     return (
         _differ(entries, lambda e: canonical(e.name), call_words, same_call)
-        or _differ(entries, lambda e: e.root, lambda e: e.words, f"every rank must name the same {_root_word(first)}")
+        or _differ(entries, lambda e: e.root, lambda e: e.words, f"every rank must name the same {root}")
         or _differ(entries, lambda e: e.reduce, _reduction_words, "every rank must name the same reduction")
         or _differ(entries, _dtype, call_words, "the dtypes must be equal on every rank")
         or _differ(entries, _alike, call_words, "the shapes must be equal on every rank")
@@ -169,10 +169,6 @@ def _reduction_words(e: Operation) -> str:
     return f"{canonical(e.name)} with {e.reduce}"
 
 
-def _root_word(e: Operation) -> str:
-    return "destination" if canonical(e.name) in TO_ROOT else "source"
-
-
 def _message(entries: Sequence[Operation]) -> str | None:
     """A send against its receive. The shape may differ: a message has elements, not dimensions."""
     send, receive = send_and_receive(entries)
@@ -225,7 +221,7 @@ def own_misfit(e: Operation) -> str | None:
     if name not in ("gather", "scatter", "all_gather", "reduce_scatter"):
         return None
     gathers = name.endswith("gather")
-    parts, wholes = (_inputs(e), _outputs(e)) if gathers else (_outputs(e), _inputs(e))
+    parts, wholes = (e.inputs, e.outputs) if gathers else (e.outputs, e.inputs)
     if not parts or not wholes:  # a rank that is not the root
         return None
     if name in ("gather", "scatter"):
@@ -251,10 +247,11 @@ def misfit(entries: Sequence[Operation]) -> str | None:
     name = canonical(entries[0].name)
     if name not in ("all_gather", "reduce_scatter", "all_to_all"):
         return None
-    entries = [e for e in entries if _inputs(e) and _outputs(e)]
+    entries = [e for e in entries if e.inputs and e.outputs]
     if not entries:
         return None
-    given, room = [_given(e) for e in entries], [_room(e) for e in entries]
+    given = [_pieces(e, e.inputs, alike="all_gather") for e in entries]
+    room = [_pieces(e, e.outputs, alike="reduce_scatter") for e in entries]
     if name == "all_to_all" and (None in given or None in room):
         return _totals(entries)
     for giver, gives in zip(entries, given, strict=True):
@@ -267,26 +264,17 @@ def misfit(entries: Sequence[Operation]) -> str | None:
     return None
 
 
-def _given(e: Operation) -> list[int] | None:
-    """Elements that a rank gives to each member of the group."""
-    n, ins = len(e.ranks), _inputs(e)
-    if canonical(e.name) == "all_gather":
-        return [_count(ins)] * n
-    return _per_rank(ins, n, known=canonical(e.name) != "all_to_all")
+def _pieces(e: Operation, regions: Sequence[Region], alike: str) -> list[int] | None:
+    """Elements that a rank gives, or makes room for, by member of the group: in `alike` the same for all of them.
 
-
-def _room(e: Operation) -> list[int] | None:
-    """Elements that a rank makes room for from each member of the group."""
-    n, outs = len(e.ranks), _outputs(e)
-    if canonical(e.name) == "reduce_scatter":
-        return [_count(outs)] * n
-    return _per_rank(outs, n, known=canonical(e.name) != "all_to_all")
-
-
-def _per_rank(regions: Sequence[Region], n: int, known: bool) -> list[int] | None:
+    None where they are not known.
+    """
+    n, name = len(e.ranks), canonical(e.name)
+    if name == alike:
+        return [_count(regions)] * n
     if len(regions) == n:
         return [prod(r.shape) for r in regions]
-    return [_count(regions) // n] * n if known else None
+    return None if name == "all_to_all" else [_count(regions) // n] * n
 
 
 def _own_list(e: Operation, part: Region, wholes: Sequence[Region]) -> str | None:
@@ -305,7 +293,7 @@ def _own_list(e: Operation, part: Region, wholes: Sequence[Region]) -> str | Non
 
 
 def _totals(entries: Sequence[Operation]) -> str | None:
-    given, room = sum(_count(_inputs(e)) for e in entries), sum(_count(_outputs(e)) for e in entries)
+    given, room = sum(_count(e.inputs) for e in entries), sum(_count(e.outputs) for e in entries)
     if len(entries) < len(entries[0].ranks) or given == room:
         return None
     return (
@@ -324,14 +312,6 @@ def _unequal(giver: Operation, taker: Operation, given: int, room: int) -> str:
         f"rank {giver.rank} gives rank {taker.rank} {given} elements in {name}, "
         f"rank {taker.rank} makes room for {room}{taker.at_line}: both must be equal."
     )
-
-
-def _inputs(e: Operation) -> list[Region]:
-    return [r for r in e.regions if r.role != "out"]
-
-
-def _outputs(e: Operation) -> list[Region]:
-    return [r for r in e.regions if r.role != "in"]
 
 
 def _count(regions: Sequence[Region]) -> int:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -58,8 +58,7 @@ def whole_buffer(op: Operation) -> int:
     if not op.regions:
         return op.payload
     name, n = canonical(op.name), len(op.ranks)
-    ins = nbytes(r for r in op.regions if r.role != "out")
-    outs = nbytes(r for r in op.regions if r.role != "in")
+    ins, outs = nbytes(op.inputs), nbytes(op.outputs)
     if name in ("gather", "all_gather"):
         return outs or ins * n
     if name in ("scatter", "reduce_scatter"):
@@ -85,7 +84,7 @@ def algorithmic_bytes(op: Operation) -> tuple[float, float]:
     if name in ("all_gather", "reduce_scatter"):
         return share, share
     if name == "all_to_all":
-        return _spread(op, "out", share), _spread(op, "in", share)
+        return _spread(op, op.inputs, share), _spread(op, op.outputs, share)
     if op.root is None or op.root not in op.ranks or op.rank not in op.ranks:
         return 0.0, 0.0
     step = (op.ranks.index(op.rank) - op.ranks.index(op.root)) % n  # places after the root
@@ -102,18 +101,19 @@ def algorithmic_bytes(op: Operation) -> tuple[float, float]:
 
 def sent(op: Operation) -> Traffic:
     """What one rank sent in one operation whose data moved."""
-    if is_message(op.name):
-        size = message_bytes(op) if canonical(op.name) == "send" else 0
-        return Traffic(size, 0.0, size)
-    return Traffic(op.payload, algorithmic_bytes(op)[0], 0)
+    return _one_way(op, 0, "send")
 
 
 def received(op: Operation) -> Traffic:
     """What one rank received in one operation whose data moved."""
+    return _one_way(op, 1, "recv")
+
+
+def _one_way(op: Operation, way: int, message: str) -> Traffic:
     if is_message(op.name):
-        size = message_bytes(op) if canonical(op.name) == "recv" else 0
+        size = message_bytes(op) if canonical(op.name) == message else 0
         return Traffic(size, 0.0, size)
-    return Traffic(op.payload, algorithmic_bytes(op)[1], 0)
+    return Traffic(op.payload, algorithmic_bytes(op)[way], 0)
 
 
 def message_bytes(op: Operation) -> int:
@@ -121,8 +121,7 @@ def message_bytes(op: Operation) -> int:
     return nbytes(op.regions) if op.regions else op.payload
 
 
-def _spread(op: Operation, other_role: str, even: float) -> float:
-    pieces = [r for r in op.regions if r.role != other_role]
+def _spread(op: Operation, pieces: Sequence[Region], even: float) -> float:
     if len(pieces) != len(op.ranks) or op.rank not in op.ranks:
         return even
     own = pieces[op.ranks.index(op.rank)]

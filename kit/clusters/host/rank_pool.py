@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from kit.clusters.devices import Plan
 from kit.clusters.host.preload import preload_used
@@ -54,9 +54,6 @@ class RankPool:
         self.members = []
         agent = os.getpid()
         preload_used(self.used)
-        gc.freeze()  # the collector would otherwise touch, and so copy, every page the ranks share
-        sys.stdout.flush()
-        sys.stderr.flush()
         for rank in range(self.world):
             ours, theirs = socket.socketpair()
             config = RankConfig(
@@ -69,27 +66,15 @@ class RankPool:
                 generation=self.generation,
                 settings=self.settings,
             )
-            pid = _fork()
-            if pid == 0:
-                inherited = [
-                    *not_theirs,
-                    ours.fileno(),
-                    *(member.mailbox.fileno() for member in self.members if member.heard),
-                ]
-                _be(rank_main, config, theirs, self.blackbox, inherited, agent)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+            others = (member.mailbox.fileno() for member in self.members if member.heard)
+            inherited = [*not_theirs, ours.fileno(), *others]
+            pid = _fork(rank_main, config, theirs, self.blackbox, inherited, agent)
             theirs.close()
             self.members.append(Member(rank, pid, Mailbox(ours)))
 
     def fork_threads(self, line: str, not_theirs: list[int]) -> None:
         """Forks a process whose threads are ranks, for one run; the kernel awaits it at the socket `line`."""
-        agent = os.getpid()
-        gc.freeze()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if _fork() == 0:
-            _be(_threads_main, line, self.settings, not_theirs, agent)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+        _fork(_threads_main, line, self.settings, not_theirs, os.getpid())
 
     def changes(self) -> Iterator[tuple[Member, ProcessNews]]:
         """What has become of the ranks since the last call, without waiting."""
@@ -128,20 +113,25 @@ class RankPool:
             member.alive = False
 
 
-def _fork() -> int:
-    """As `os.fork`, with the agent's signals held back until each side has its own handlers."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
-    return os.fork()
-
-
 def _threads_main(*arguments: Any) -> None:
     from kit.clusters.host.threads import threads_main  # which is imported only where a kernel asks for it
 
     threads_main(*arguments)
 
 
-def _be(main: Callable[..., None], *arguments: Any) -> NoReturn:
-    """The forked side: never returns into the agent's code."""
+def _fork(main: Callable[..., None], *arguments: Any) -> int:
+    """Forks a process that runs `main(*arguments)` and never returns into the agent's code; its number.
+
+    The agent's signals are held back until each side has its own handlers.
+    """
+    gc.freeze()  # the collector would otherwise touch, and so copy, every page that is shared
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    pid = os.fork()
+    if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+        return pid
     code = 1
     try:
         main(*arguments)
