@@ -118,7 +118,7 @@ class NotebookPage:
         assert not error, error
         return text
 
-    def until(self, expression: str, limit: float = 20.0) -> None:
+    def until(self, expression: str, limit: float = 60.0) -> None:
         """Returns when an expression in the kernel is true. Raises AssertionError when it is not within `limit` s."""
         deadline = time.monotonic() + limit
         while self.ask(f"bool({expression})") != "True":

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from kit.grade import run
+from kit.grade.notebooks import find
+from tests.ranks.living import alive, until
 from tests.unit.grade.notebooks import saying, verdict, write
 
 STUB = "def exercise(name):\n    return lambda function: function\n\n\n@exercise('ring')\ndef ring():\n    pass"
@@ -30,8 +31,9 @@ def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
-def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+def started(pids: Path) -> list[int]:
+    """The kernel of a notebook that hangs and the process that it started, as soon as it has told."""
+    return [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
 
 
 def test_passed_and_failed_notebooks_side_by_side(tmp_path: Path) -> None:
@@ -57,24 +59,38 @@ def test_solutions_and_ranks_reach_the_notebook(tmp_path: Path) -> None:
     assert json.loads(told.read_text()) == [None, 4]
 
 
-@pytest.mark.parametrize(
-    ("limit", "words"),
-    [
-        (["--cell-limit", "3"], "a cell ran longer than 3 s"),
-        (["--lab-limit", "8"], "the notebook was still running after 8 s"),
-    ],
-)
-def test_what_hangs_is_ended_with_all_it_started(tmp_path: Path, limit: list[str], words: str) -> None:
+def test_a_cell_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     write(tmp_path / "hang.ipynb", saying(verdict("before", "passed")), HANG.format(path=str(pids)))
-    ended = check(tmp_path, "hang.ipynb", *limit, "--json", "marks.json")
+    ended = check(tmp_path, "hang.ipynb", "--cell-limit", "10", "--json", "marks.json")
     assert ended.returncode == 1, ended.stderr
-    assert words in ended.stdout
+    assert "a cell ran longer than 10 s" in ended.stdout
     (lab,) = json.loads((tmp_path / "marks.json").read_text())["labs"]
     assert (lab["passed"], lab["as_expected"]) == (1, False)  # what was said before it hung is kept
-    started = [int(pid) for pid in pids.read_text().split()]
-    assert len(started) == 2
-    assert alive(started) == []
+    assert len(started(pids)) == 2 and alive(started(pids)) == []
+
+
+def test_a_lab_that_hangs_is_ended_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = tmp_path / "pids"
+    write(tmp_path / "hang.ipynb", saying(verdict("before", "passed")), HANG.format(path=str(pids)))
+
+    def limit_comes_once_it_hangs(process: subprocess.Popen[bytes], limit: float, mark: str) -> int | None:
+        assert until(lambda: len(started(pids)) == 2)
+        return wait(process, 0.1, mark)
+
+    wait = run._wait
+    monkeypatch.setattr(run, "_wait", limit_comes_once_it_hangs)
+    (outcome,) = run.run_all(find(["hang.ipynb"], tmp_path), run.Settings(lab_limit=8.0))
+    assert "the notebook was still running after 8 s" in str(outcome.trouble)
+    assert [mark.outcome for mark in outcome.marks] == ["passed"]
+    assert alive(started(pids)) == []
+
+
+def test_a_lab_limit_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "hang.ipynb", "while True: pass")
+    ended = check(tmp_path, "hang.ipynb", "--lab-limit", "1")
+    assert ended.returncode == 1, ended.stderr
+    assert "the notebook was still running after 1 s" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -98,11 +114,9 @@ def test_interrupted_check_ends_what_it_started(tmp_path: Path) -> None:
     running = subprocess.Popen(
         [sys.executable, "-m", "kit.cli", "check", "hang.ipynb"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
-    while not (pids.exists() and len(pids.read_text().split()) == 2):
-        assert running.poll() is None
-        time.sleep(0.1)
+    assert until(lambda: len(started(pids)) == 2 or running.poll() is not None)
     os.kill(running.pid, signal.SIGTERM)
     _, said = running.communicate()
     assert running.returncode == 130
     assert "interrupted" in said
-    assert alive([int(pid) for pid in pids.read_text().split()]) == []
+    assert alive(started(pids)) == []

@@ -13,11 +13,13 @@ import struct
 import sys
 from typing import Any
 
+import torch
+
 from kit.clusters.errors import ClusterError
 from kit.clusters.request import checked
 from kit.run.live import LiveRunner
+from tests.ranks.faults import fine
 from tests.ranks.strangers import answer, begin
-from tests.ranks.test_cluster import whole_sum
 
 CLUSTERS = 3
 NOT_PERMITTED = 77  # exit status
@@ -56,7 +58,7 @@ def move_to_a_network_of_its_own() -> None:
 def besieged() -> Any:
     try:
         with LiveRunner(checked(3, "cpu")) as cluster:
-            return cluster.view.apply_sync(whole_sum)
+            return [x.item() for x in cluster.record(fine, torch.ones(1)).results]
     except ClusterError as refused:
         return str(refused)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
@@ -30,6 +33,15 @@ def until(truth: Callable[[], Any], seconds: float = LIMIT) -> Any:
     while not (value := truth()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return value
+
+
+@contextmanager
+def once_there(sign: Path, act: Callable[..., object], *args: Any) -> Iterator[None]:
+    """Acts, in another thread, as soon as there is the file `sign`."""
+    thread = threading.Thread(target=lambda: until(sign.exists) and act(*args))
+    thread.start()
+    yield
+    thread.join()
 
 
 class Listener:

@@ -6,8 +6,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from kit.run import record
 from kit.run.errors import RankError
 from kit.run.live import LiveRunner
 from tests.ranks import faults
-from tests.ranks.living import alive, until
+from tests.ranks.living import alive, once_there, until
 
 
 def line(function: Callable[..., Any], offset: int) -> int:
@@ -175,15 +174,6 @@ def test_a_rank_stopped_between_runs(three: LiveRunner) -> None:
     while session.live:
         session.finish()
     assert session.results[0].tolist() == [3.0]
-
-
-@contextmanager
-def once_there(sign: Path, act: Callable[..., object], *args: Any) -> Iterator[None]:
-    """Acts, in another thread, when a rank has made the file `sign`."""
-    thread = threading.Thread(target=lambda: until(sign.exists) and act(*args))
-    thread.start()
-    yield
-    thread.join()
 
 
 def test_a_rank_killed_while_a_record_runs(three: LiveRunner, tmp_path: Path) -> None:

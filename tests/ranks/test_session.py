@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import torch.distributed as dist
 from kit.clusters.request import checked
 from kit.protocol.messages import AllReady
 from kit.run.live import LiveRunner
-from tests.ranks.living import until
+from tests.ranks.living import once_there, until
 
 
 def sums(x: torch.Tensor) -> torch.Tensor:
@@ -39,9 +40,11 @@ def spins(x: torch.Tensor) -> None:
         x = x + 1
 
 
-def sleeps() -> str:
-    time.sleep(3)
-    return "slept"
+def waits_for_a_file(begun: str, enough: str) -> str:
+    Path(begun).touch()
+    while not Path(enough).exists():
+        time.sleep(0.01)
+    return "enough"
 
 
 def lines(position: object) -> list[int]:
@@ -78,11 +81,11 @@ def test_steps_from_two_threads_come_one_after_the_other(three: LiveRunner) -> N
 def test_reset_does_not_wait_for_a_motion_under_way(three: LiveRunner) -> None:
     session = three.step(spins, torch.ones(2))
     ended: list[Any] = []
-    motion = threading.Thread(target=lambda: ended.append(session.finish(timeout=60)))
+    motion = threading.Thread(target=lambda: ended.append(session.finish()))
     motion.start()
     until(lambda: session._moving.locked())
     session.reset()
-    motion.join(10)
+    motion.join()
     assert ended and ended[0].verdict == "the ranks were reset"
     assert session.live and len(session.trace.positions) == 1
     session.close()
@@ -92,7 +95,7 @@ def test_news_of_a_reset_that_come_late_do_not_end_what_has_begun(monkeypatch: p
     beginning = threading.Event()
     beginning.set()
     with LiveRunner(checked(2, "cpu")) as cluster:
-        cluster.connection.subscribe(lambda message: isinstance(message, AllReady) and beginning.wait(10))
+        cluster.connection.subscribe(lambda message: isinstance(message, AllReady) and beginning.wait(60))
         session = cluster.step(sums, torch.ones(2))
         scheduler = cluster.scheduler
         make_way = scheduler._make_way
@@ -116,18 +119,17 @@ def test_an_endless_loop_is_left_without_forking_anew(three: LiveRunner) -> None
     assert three.pids == before
 
 
-def test_an_interrupted_motion_is_recorded_when_it_comes_to_rest(three: LiveRunner) -> None:
-    session = three.step(sleeps)
+def test_an_interrupted_motion_is_recorded_when_it_comes_to_rest(three: LiveRunner, tmp_path: Path) -> None:
+    begun, enough = tmp_path / "begun", tmp_path / "enough"
+    session = three.step(waits_for_a_file, str(begun), str(enough))
     main = threading.main_thread().ident
     assert main is not None
-    interrupt = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        session.finish(timeout=30)
-    interrupt.join()
+    with once_there(begun, signal.pthread_kill, main, signal.SIGINT), pytest.raises(KeyboardInterrupt):
+        session.finish()
+    enough.touch()
     assert until(lambda: session.state[0].phase == "finished"), str(session.state)
     assert session.state.motion == "came to rest"
-    assert session.results == ["slept"] * 3
+    assert session.results == ["enough"] * 3
 
 
 def test_a_session_outlives_its_cluster_as_a_record() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from kit.run import threads as threads_module
 from kit.run.errors import RankError
 from kit.run.live import LiveRunner
 from kit.topics.collectives.reference import ring_all_reduce
+from tests.ranks.living import until
 from tests.ranks.test_threads import spoken, threads
 
 
@@ -115,10 +115,8 @@ def whose_process() -> tuple[int, int]:
 def only_ranks_are_left(cluster: LiveRunner) -> bool:
     """Of what the host agent has forked, as soon as it has heard of the end."""
     found = cluster.record(whose_process).results
-    ranks, agent, deadline = {pid for pid, _ in found}, found[0][1], time.monotonic() + 10
-    while not set(children(agent)) <= ranks and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return set(children(agent)) <= ranks
+    ranks, agent = {pid for pid, _ in found}, found[0][1]
+    return bool(until(lambda: set(children(agent)) <= ranks))
 
 
 def test_nothing_is_left_and_this_process_is_untouched(three: LiveRunner) -> None:

@@ -51,7 +51,7 @@ def test_waiting_ends_with_the_message_and_not_before() -> None:
     assert not state.wait_for(lambda: state.generation == 1, 0.01)
     later = threading.Timer(0.02, state.hear, (AllReady(1),))
     later.start()
-    assert state.wait_for(lambda: state.generation == 1, 5)
+    assert state.wait_for(lambda: state.generation == 1, 60)
     later.join()
 
 

@@ -74,7 +74,7 @@ class FakeSession(Steppable):
 
     def _move(self, how: How, ranks: Any, timeout: float, line: int = 0, file: str | None = None) -> Position:
         self.calls.append((how, ranks))
-        self.gate.wait(10)
+        self.gate.wait()
         self.revealed = min(len(self.whole.positions), self.revealed + (99 if how == "finish" else 1))
         return self.seek(self.revealed - 1)
 

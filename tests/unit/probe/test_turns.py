@@ -35,7 +35,7 @@ def play(size: int, life: Callable[[Turns, int], None]) -> Turns:
     for rank in range(size):
         threading.Thread(target=thread, args=(rank,), daemon=True).start()
     turns.begin()
-    assert turns.still.wait(10)
+    assert turns.still.wait(60)
     sys.stdout, sys.stderr = streams
     torch.set_default_dtype(dtype)
     return turns

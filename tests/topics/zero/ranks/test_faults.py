@@ -32,7 +32,7 @@ def test_a_rank_that_dies_in_backward_is_named_when_recorded(three: LiveRunner) 
 
 def test_a_rank_that_dies_in_backward_is_named_when_stepped(three: LiveRunner) -> None:
     """The others wait for it, or lose the connection to it: whatever they were at when it happened."""
-    state = three.step(faults.one_step, ZeroStage3, "killed").finish(timeout=5)
+    state = three.step(faults.one_step, ZeroStage3, "killed").finish()
     assert str(state[1]).startswith("rank 1 died: killed by SIGKILL")
     assert not {state[0].phase, state[2].phase} & {"finished", "dead"}
     assert works(three)
