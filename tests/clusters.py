@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kit.clusters.request import checked
-from kit.run import current, cursor, record, session
+from kit.run import current, cursor, record, scheduler, session
 from kit.run.live import LiveRunner
 
 NEVER = 1000.0  # s: longer than a test may take, so what ends has not ended because its time was up
@@ -65,6 +65,12 @@ def short_path() -> Iterator[Path]:
     """As `tmp_path`, with a name that leaves room for that of a socket."""
     with tempfile.TemporaryDirectory(prefix="ls-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def time_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ranks are forked anew because one takes its time to leave the run before."""
+    monkeypatch.setattr(scheduler, "GRACE", NEVER)
 
 
 @pytest.fixture

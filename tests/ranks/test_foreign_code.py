@@ -126,9 +126,8 @@ def lecture_pipeline(rank: int, world_size: int, data: torch.Tensor) -> torch.Te
 @pytest.mark.parametrize("train", [train_with_ddp, train_with_fsdp2], ids=["DDP", "FSDP2"])
 def test_training_loops_step_to_their_end_and_equal_serial_training(ranks: LiveRunner, train: object) -> None:
     session = ranks.step(train)
-    session.step(timeout=30)  # the first import of torch's own parallel wrappers takes its time
     while session.live:
-        session.step(timeout=30)
+        session.step()
     wanted = train_alone(ranks.size)
     for result in session.results:
         for ours, alone in zip(result, wanted, strict=True):
@@ -143,7 +142,7 @@ def test_buckets_can_be_stepped_one_by_one(three: LiveRunner) -> None:
     session = three.step(train_with_ddp)
     seen = []
     while session.live:
-        session.to_collective(timeout=30)
+        session.to_collective()
         stop = session.trace.stop(0, session.position)
         if stop.about_to:
             seen.append(stop.about_to)
@@ -170,7 +169,7 @@ def test_gradients_averaged_by_hand(ranks: LiveRunner) -> None:
     if 12 % n:
         pytest.skip("the function cuts the batch evenly, as its kind does")
     session = ranks.step(lecture_data_parallel, kit.per_rank(list(range(n))), n, data)
-    session.finish(timeout=30)
+    session.finish()
     (alone,) = kit.options(ranks=1, cluster=ranks).record(lecture_data_parallel, 0, 1, data).results
     for result in session.results:
         for ours, serial in zip(result, alone, strict=True):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kit.run.live import LiveRunner
+from tests.clusters import NEVER
 from tests.ranks import foreign
 
 EXPECTED_WITHOUT_A_REFERENCE = {  # what full speed itself must give, where a wrong group would give it too
@@ -32,15 +33,16 @@ def test_any_order_of_moving_ranks_gives_the_same(four: LiveRunner, function: Ca
     choose = random.Random(f"{function.__name__} {seed}")
     wanted = four.record(function).results
     session = four.step(function)
-    session.step(timeout=30)  # the first import of torch's own wrappers takes its time
     for _ in range(MOST):
         if not session.live:
             break
         ranks = choose.choice([None, [choose.randrange(4)], choose.sample(range(4), 2)])
-        state = getattr(session, choose.choice(MOTIONS))(ranks=ranks, timeout=1 if _waits_elsewhere(function) else 30)
+        state = getattr(session, choose.choice(MOTIONS))(
+            ranks=ranks, timeout=1 if _waits_elsewhere(function) else NEVER
+        )
         assert state.verdict is None, str(state)
     while session.live:
-        session.finish(timeout=30)
+        session.finish()
     torch.testing.assert_close(session.results, wanted)
 
 

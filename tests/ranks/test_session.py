@@ -111,6 +111,7 @@ def test_news_of_a_reset_that_come_late_do_not_end_what_has_begun(monkeypatch: p
         assert session.live and lines(session.step()) == [5, 5]
 
 
+@pytest.mark.usefixtures("time_to_leave")
 def test_an_endless_loop_is_left_without_forking_anew(three: LiveRunner) -> None:
     session = three.step(spins, torch.ones(2))
     session.finish(timeout=0.3)
@@ -167,7 +168,7 @@ def large() -> torch.Tensor:
 
 def test_large_results_come_home(three: LiveRunner) -> None:
     session = three.step(large)
-    session.finish(timeout=30)
+    session.finish()
     for results in (session.results, session.results):
         assert [float(r[-1]) for r in results] == [4_999_999.0] * 3
 

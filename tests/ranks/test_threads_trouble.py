@@ -101,6 +101,7 @@ def kills_itself() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("time_to_leave")
 def test_a_process_that_dies_takes_nobody_along(three: LiveRunner) -> None:
     before = three.record(whose_process).results
     assert "died" in said(threads(three).record, kills_itself)

@@ -245,15 +245,15 @@ def test_a_learner_steps_into_the_hooks(three: LiveRunner) -> None:
 
     session = three.step(stepped, kit.per_rank([torch.full((1, 2), float(r)) for r in range(3)]))
     while session.state[0].place.function != "stepped" or "backward" not in line_of(session):
-        session.step(timeout=30)
+        session.step()
     seen: list[str] = []
     while "empty" not in seen[seen.index("_on_end") if "_on_end" in seen else len(seen) :]:
-        session.into(timeout=30)
+        session.into()
         seen.append(session.state[0].place.function)
     after = dict.fromkeys(seen[seen.index("_on_gradient") :])
     inside = ["_on_gradient", "gradient_ready", "take", "launch_all_reduce", "_on_end", "finish", "_forget", "forget"]
     assert [function for function in after if function in inside] == inside
-    session.finish(timeout=30)
+    session.finish()
     assert [gradient.tolist() for gradient in session.results] == [[[1.0, 1.0]]] * 3
 
 

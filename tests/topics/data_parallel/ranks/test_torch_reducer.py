@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -36,10 +37,11 @@ def adds() -> float:
     return float(x)
 
 
+@pytest.mark.usefixtures("time_to_leave")
 def test_a_rank_that_waits_in_backward_can_be_left(three: LiveRunner) -> None:
     session = three.step(one_leaves)
     before = three.pids
-    state = session.finish(timeout=30)
+    state = session.finish()
     assert "ranks 0, 2 wait in all_reduce" in str(state.verdict)
     assert three.record(adds).results == [3.0] * 3
     assert not three.lost and three.pids == before
@@ -47,6 +49,6 @@ def test_a_rank_that_waits_in_backward_can_be_left(three: LiveRunner) -> None:
 
 def test_a_mismatch_in_backward_is_said(three: LiveRunner) -> None:
     session = three.step(one_does_something_else)
-    state = session.finish(timeout=30)
+    state = session.finish()
     assert all(s.error and "every rank of a group must call the same operation" in s.error.message for s in state)
     assert three.record(adds).results == [3.0] * 3

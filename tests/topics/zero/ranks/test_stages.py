@@ -158,10 +158,10 @@ def test_stages_can_be_stepped(four: LiveRunner) -> None:
     session = four.step(cases.odd, ZeroStage3, False)
     seen: list[tuple[str, str]] = []
     while session.live and len(seen) < 12:
-        session.to_collective(timeout=30)
+        session.to_collective()
         stop = session.trace.stop(0, session.position)
         if stop.about_to:
             seen.append((stop.about_to, stop.frames[-1].place.function))
-    session.finish(timeout=60)
+    session.finish()
     assert ("all_gather", "all_gather") in seen and ("reduce_scatter", "reduce_scatter") in seen
     assert apart(session.results[0], cases.odd_alone(4)) < TOLERANCE
