@@ -18,7 +18,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0  # seconds for one function on all ranks; gloo gives up a little earlier, and says why
+PATIENCE = (
+    240.0  # seconds for one function on all ranks: longer is a hang; gloo gives up a little earlier, and says why
+)
 
 
 def world_sizes(full: bool) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ class Ended:
     complained: str
 
 
-def launch(script: Path, environments: Sequence[Mapping[str, str]], seconds: float = 90) -> list[Ended]:
+def launch(script: Path, environments: Sequence[Mapping[str, str]], seconds: float = 240) -> list[Ended]:
     """Runs `script` in one process for each of `environments`, at once. TimeoutError when one takes longer."""
     given = {name: value for name, value in os.environ.items() if not name.startswith(NOT_THEIRS)}
     common = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"}

@@ -32,7 +32,7 @@ def run(path: Path, world: int, folder: Path, monkeypatch: pytest.MonkeyPatch, s
         parameters={"ranks": world},
         kernel_name="python3",
         cwd=str(folder),
-        execution_timeout=120,
+        execution_timeout=300,
         progress_bar=False,
     )
     return json.loads(done.read_text(encoding="utf-8"))

@@ -198,7 +198,7 @@ def test_a_script_that_just_ends_takes_its_cluster_along_and_never_loads_torch()
         "assert not {'torch', 'bokeh', 'ipywidgets'} & set(sys.modules), 'heavy modules in the kernel'\n"
         "print(*cluster.processes)\n"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert not run.stderr, "progress belongs on a terminal or in a notebook"
     pids = [int(pid) for pid in run.stdout.split()]
@@ -211,13 +211,13 @@ def test_the_package_itself_is_light() -> None:
         "assert callable(kit.cluster) and callable(kit.check)\n"
         "print(sorted({'torch', 'ipyparallel', 'IPython', 'numpy'} & set(sys.modules)))\n"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert run.stdout.strip() == "[]", run.stderr
 
 
 def test_two_kernels_have_two_clusters(cluster: LiveRunner) -> None:
     script = "import kit\nwith kit.cluster(2, 'cpu') as c:\n    print(*c.processes)\n"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert not {int(pid) for pid in run.stdout.split()} & set(cluster.processes)
     assert alive(cluster.processes) == list(cluster.processes)
@@ -230,7 +230,7 @@ def test_in_a_notebook_progress_is_one_line_and_the_cluster_a_card() -> None:
 
     cells = ["import kit\nc = kit.cluster(1, 'cpu')", "c", "c.stop()"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, timeout=60).execute()
+    nbclient.NotebookClient(notebook, timeout=240).execute()
     start, card, stop = (cell.outputs for cell in notebook.cells)
     assert [output["output_type"] for output in start] == ["display_data"]
     assert start[0]["data"]["text/plain"].startswith("1 rank on cpu, gloo")

@@ -23,7 +23,7 @@ DOCTOR = [sys.executable, "-m", "kit.cli", "doctor"]
 
 def test_the_command_starts_real_ranks_and_leaves_nothing() -> None:
     before = set(leftovers.all_members())
-    run = subprocess.run([*DOCTOR, "--json", "--ranks", "2"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([*DOCTOR, "--json", "--ranks", "2"], capture_output=True, text=True)
     page = json.loads(run.stdout)
     found = {one["name"]: one for one in page["findings"]}
     assert run.returncode == (0 if page["ok"] else 1) and not run.stderr
@@ -37,7 +37,7 @@ def test_the_command_starts_real_ranks_and_leaves_nothing() -> None:
 def test_an_unusable_place_is_a_problem_and_the_exit_code_says_so(tmp_path: Path) -> None:
     home = tmp_path / "gone"
     environment = {**os.environ, "HOME": str(home)}
-    run = subprocess.run([*DOCTOR, "--ranks", "1"], capture_output=True, text=True, timeout=60, env=environment)
+    run = subprocess.run([*DOCTOR, "--ranks", "1"], capture_output=True, text=True, env=environment)
     assert run.returncode == 1
     assert "there is no folder" in run.stdout and "do: Before starting Jupyter" in run.stdout
 

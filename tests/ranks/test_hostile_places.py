@@ -40,7 +40,7 @@ def lab(place: Path, **change: str | None) -> subprocess.CompletedProcess[str]:
         if text is None:
             environment.pop(name, None)
     command = [sys.executable, "-P", "-c", LAB]
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_notebook_beside_such_files_works(tmp_path: Path) -> None:
     for name in ("html.py", "torch.py"):
         (tmp_path / name).write_text("raise SystemExit('the wrong one')\n")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(LAB)])
-    nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
     said = "".join(output.get("text", "") for output in notebook.cells[0].outputs)
     assert WORKED in said
 
