@@ -115,7 +115,8 @@ def _label(name: str) -> str:
 
 
 def _amount(value: float, unit: str) -> str:
-    return f"{value:.4g} {unit}".rstrip()
+    number = f"{value:,.0f}" if value == round(value) and 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
+    return f"{number} {unit}".rstrip()
 
 
 def _close(one: float, other: float, within: float) -> bool:

@@ -43,17 +43,16 @@ def bandwidth_figure(sweep: Sweep, operations: str | Sequence[str] | None = None
     sizes = _scale([row.nbytes for row in rows], size_text, whole=False)
     times = _scale([end for row in rows for end in (row.fastest, row.slowest)], time_text)
     speeds = _scale([_speed(row, row.nbytes, end) for row in rows for end in (row.fastest, row.slowest)], speed_text)
-    left = tuple(
-        Axes(sizes, times, _marks(one, _time), _ROW, _HEAD, _AXIS, f"{one.operation}: time · {one.fitted}")
+    left = tuple(Axes(sizes, times, _marks(one, _time), _ROW, _HEAD, _AXIS, f"{one.operation}: time") for one in found)
+    right = tuple(
+        Axes(sizes, speeds, _marks(one, _speed), _ROW, _HEAD, _AXIS, subtitle=f"bus bandwidth · {one.fitted}")
         for one in found
     )
-    right = tuple(
-        Axes(sizes, speeds, _marks(one, _speed), _ROW, _HEAD, _AXIS, subtitle="bus bandwidth") for one in found
-    )
-    told = "" if link is None else "α = {:.3g} µs, 1/β = {:.3g} GB/s".format(*_in_units(as_link(link)))
+    told = "" if link is None else "α = {}, 1/β = {}".format(*_in_units(as_link(link)))
     words = "\n".join(_words(one, bool(told)) for one in found) + (f"\npredicted with {told}" if told else "")
-    note = _KEY + (f" · dashed: predicted with {told}" if told else "")
-    return Figure("bandwidth", "Bandwidth", (Column(left, 62, 10), Column(right, 66, 16)), words, note=note)
+    note = _KEY + (" · dashed: predicted" if told else "")
+    said = (f"Predicted with {told}.",) if told else ()
+    return Figure("bandwidth", "Bandwidth", (Column(left, 62, 10), Column(right, 66, 16)), words, note=note, said=said)
 
 
 def _measured(sweep: Sweep, name: str, link: Pair | None) -> Measured:
@@ -64,7 +63,7 @@ def _measured(sweep: Sweep, name: str, link: Pair | None) -> Measured:
     if ends[0] < ends[1]:
         found = sweep.fit(name)
         shown = "bandwidth does not show" if found.bandwidth == inf else speed_text(found.bandwidth)
-        fit, fitted = _curve(sweep, name, found, ends), f"fit {found.latency * 1e6:.3g} µs, {shown}"
+        fit, fitted = _curve(sweep, name, found, ends), f"fit {time_text(found.latency)}, {shown}"
     return Measured(name, rows, fit, () if link is None else _curve(sweep, name, link, ends), fitted)
 
 
@@ -140,5 +139,5 @@ def _words(one: Measured, predicted: bool) -> str:
     return words
 
 
-def _in_units(link: tuple[float, float]) -> tuple[float, float]:
-    return link[0] * 1e6, link[1] / 1e9
+def _in_units(link: tuple[float, float]) -> tuple[str, str]:
+    return time_text(link[0]), speed_text(link[1])

@@ -48,12 +48,16 @@ def chip(rank: int, state: RankState | None = None, held: bool = False) -> str:
     return f'<span class="{classes}" role="img" aria-label="{words}" title="{words}">{rank}</span>'
 
 
-def heading(title: str, key: str = "", swatches: Sequence[tuple[str, str]] = ()) -> str:
-    """The line above an area: its name, and a key of text or of (class, word) colour swatches. Text gets escaped."""
+def heading(title: str, key: str = "", swatches: Sequence[tuple[str, str]] = (), hover: str = "") -> str:
+    """The line above an area: its name, and a key of text or of (class, word) colour swatches. Text gets escaped.
+
+    hover: what the name says in full when pointed at.
+    """
+    told = f' title="{escape(hover)}"' if hover else ""
     colours = "".join(f'<i class="ls-swatch {kind}"></i>{escape(word)}' for kind, word in swatches)
     kinds = " ls-kinds" if swatches else ""
     return (
-        f'<div class="ls-head"><span>{escape(title)}</span>'
+        f'<div class="ls-head"><span{told}>{escape(title)}</span>'
         f'<span class="ls-key{kinds}">{escape(key)}{colours}</span></div>'
     )
 

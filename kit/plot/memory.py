@@ -97,8 +97,10 @@ def _limits(lines: Named) -> list[tuple[Dash, str]]:
 
 
 def memory_key(runs: Mapping[str, Holdings]) -> tuple[tuple[str, str], ...]:
-    """The kinds of memory that any of the runs held, from the bottom up."""
-    return tuple((kind, kind) for kind in KINDS if any(kind in one.kinds for one in runs.values()))
+    """The kinds of memory that any of the runs held, from the bottom up; words that leave a narrow figure its title."""
+    return tuple(
+        (kind, kind.removeprefix("communication ")) for kind in KINDS if any(kind in one.kinds for one in runs.values())
+    )
 
 
 def bytes_text(nbytes: float) -> str:

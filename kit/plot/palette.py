@@ -57,6 +57,14 @@ def text_on(color: str) -> str:
     return max((INK, PAPER), key=lambda text: contrast(text, color))
 
 
+OF_A_WORD = 0.65  # a coloured word's share of its colour; the rest is the page's ink
+
+
+def word_in(color: str) -> str:
+    """CSS for a word in this colour on a page of either theme: nearer to the page's ink, so that it reads."""
+    return f"color-mix(in srgb, {color} {OF_A_WORD:.0%}, var(--jp-ui-font-color1, {INK}))"
+
+
 def contrast(one: str, other: str) -> float:
     """Contrast ratio of two '#rrggbb' colours, 1 to 21 (WCAG 2.2, relative luminance)."""
     light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)

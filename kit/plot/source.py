@@ -52,8 +52,8 @@ def source_html(trace: Trace, position: int, ranks: Collection[int] | None = Non
             row = last + 1 if stand.finished else place.line
             chips.setdefault(row, []).append(chip(stand.rank, moment.states[stand.rank], stand.rank in held))
     body = _rows(source, first, last, chips, len(moment.states), _rows_shown(trace))
-    label = f"Source · {source.label}"
-    return _area(trace, label, body, _words(stands, view, trace), _spoken(stands, view))
+    label = f"Source · {'/'.join(source.label.split('/')[-2:])}"  # a whole path would be cut short, at the file's name
+    return _area(trace, label, body, _words(stands, view, trace), _spoken(stands, view), source.label)
 
 
 def source_height(trace: Trace) -> int:
@@ -181,11 +181,11 @@ def _no_source(moment: Position, view: tuple[str, str, int] | None) -> str:
     return f'<div class="ls-empty">{escape(text)}</div>'
 
 
-def _area(trace: Trace, title: str, body: str, note: str, spoken: str) -> str:
+def _area(trace: Trace, title: str, body: str, note: str, spoken: str, hover: str = "") -> str:
     height = _rows_shown(trace) * LINE
     return (
         f'<div class="ls ls-source" role="group" aria-label="{escape(spoken)}">'
-        f"{heading(title, 'circle paused · ring waits · square held')}"
+        f"{heading(title, 'circle paused · ring waits · square held', hover=hover)}"
         f'<div style="height:{height}px">{body}</div><div class="ls-note">{escape(note)}</div></div>'
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kit.plot.diagram import Diagram, flow_script, quoted
 from kit.plot.markup import escape
-from kit.plot.palette import INK, PAPER, UNKNOWN, rank_color, text_on
+from kit.plot.palette import INK, PAGE, PAPER, UNKNOWN, rank_color, text_on
 
 if TYPE_CHECKING:
     from mermaid.flowchart import Link, Node
@@ -152,8 +152,9 @@ def _script(shown: Collective, text: str) -> str:
     return flow_script([*left, operation, *right], links, "LR", title, text, styles, classes)
 
 
-_NOTHING = "classDef nothing fill:none,stroke:none"  # text in the theme's own colour
-_BLOCK = f"classDef block fill:none,stroke:{UNKNOWN},stroke-width:1px"
+# paper of their own: what JupyterLab has drawn stays as it is when a reader turns the theme
+_NOTHING = f"classDef nothing fill:none,stroke:none,color:{INK}"
+_BLOCK = f"classDef block fill:{PAGE['soft'].light},stroke:{UNKNOWN},stroke-width:1px,color:{INK}"
 
 
 def _link(start: Node, end: Node, drawn: bool) -> Link:

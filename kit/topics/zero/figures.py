@@ -124,11 +124,11 @@ def stage_figures(
         sent = {s.number: (s.sent, s.toll) for s in found.values()}
         bars = (
             _bars(rest, chosen, tuple(MODEL), high, "Held at rest", "dashed: formula"),
-            _bars(sent, chosen, OPERATIONS, high, "Sent in the step", "AR all-reduce = RS + AG", _SHORT),
+            _bars(sent, chosen, OPERATIONS, high, "Sent in the step", "AR = RS + AG", _SHORT),
         )
         said = stage_words(one, ranks)
         columns = replace(areas, share=_LEFT - areas.left - areas.right), Column(bars, 24, 0, share=_RIGHT)
-        title, words = "Memory by rank over one step", "\n".join(said)
+        title, words = "Memory over one step", "\n".join(said)
         drawn[chosen] = Figure("stages", title, columns, words, key, said=said, room=_LINES)
     return drawn, found
 

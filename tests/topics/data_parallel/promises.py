@@ -24,7 +24,7 @@ def solved(said: Callable[[str], str]) -> None:
     assert len({line.partition(":")[2] for line in own.splitlines()[1:]}) == 3
     apart, equal = said("break-start-run").split("broadcast=")[1:]
     starts = [len(set(re.findall(r"weight: (\S+) at", text))) for text in (apart, equal)]
-    steps = [len(set(re.findall(r"start, (\S+) by", text))) for text in (apart, equal)]
+    steps = [len(set(re.findall(r"first, (\S+) by", text))) for text in (apart, equal)]
     assert (starts, steps) == ([3, 1], [1, 1])
     adam, adam_sum, sgd, sgd_sum = re.findall(r"loss (\S+) after", said("break-divide-run"))
     assert abs(float(adam) - float(adam_sum)) < 1e-2 and abs(float(sgd) - float(sgd_sum)) > 1e-2 or sgd_sum == "nan"

@@ -8,12 +8,14 @@ from kit.plot.palette import (
     EXPOSED,
     INK,
     MEMORY,
+    OF_A_WORD,
     PAPER,
     RANKS,
     UNKNOWN,
     contrast,
     rank_color,
     text_on,
+    word_in,
 )
 from kit.trace.memory import KINDS
 
@@ -27,6 +29,17 @@ def test_text_reads_on_every_rank() -> None:
     for color in RANKS:
         assert text_on(color) in (INK, PAPER)
         assert contrast(text_on(color), color) >= 4.5, color
+
+
+def test_a_coloured_word_reads_on_light_and_on_dark() -> None:
+    def mixed(color: str, ink: str) -> str:
+        pairs = ((int(color[i : i + 2], 16), int(ink[i : i + 2], 16)) for i in (1, 3, 5))
+        return "#" + "".join(f"{round(OF_A_WORD * c + (1 - OF_A_WORD) * page):02x}" for c, page in pairs)
+
+    for color in ("#8c959f", COMMUNICATE, RANKS[2]):  # not attempted, not yet, right
+        assert f"{color} {OF_A_WORD:.0%}" in word_in(color)
+        for ink, paper in (("#212121", "#ffffff"), ("#ffffff", "#212121")):  # JupyterLab's
+            assert contrast(mixed(color, ink), paper) >= 4.5 > contrast(RANKS[2], "#ffffff")
 
 
 def test_the_first_four_are_as_in_every_lab() -> None:

@@ -62,13 +62,12 @@ def overlap_figure(measured: Measured | Mapping[str, Measured], step: int = -1) 
     axis = time_axis(longest, most=10, end=1.01 * longest, grid=True)
     last = list(seen)[-1]
     plots = tuple(_plot(name, one, axis, last=name == last) for name, one in seen.items())
-    title = f"Overlap · {'links as fast as they are' if links[0] == FAST else links[0]}"
     told = tuple(_told(name, one) for name, one in seen.items())
     link = f"Measured with {links[0]}. {QUEUED}"
     folded = told if len(told) > _SAID else ()  # the picture has these numbers too
     said = (link,) if folded else (*told, link)
     words = "\n".join((*told, link))
-    return Figure("overlap", title, (Column(plots, _LEFT, _RIGHT),), words, KEY, said=said, folded=folded)
+    return Figure("overlap", "Overlap", (Column(plots, _LEFT, _RIGHT),), words, KEY, said=said, folded=folded)
 
 
 def _plot(name: str, seen: Overlap, axis: Axis, last: bool) -> Axes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kit.topics.data_parallel.scaling import Point, Scaling
 
 _CHART, _HEAD, _AXIS = 156, 20, 34  # px
-_KEY = "dots: median and spread of the steps · dashed: the most that the machine allows"
+_KEY = "dots: median and spread · dashed: machine's limit"
 Curve = Sequence[tuple[int, float]]  # (ranks, value)
 
 

@@ -99,10 +99,10 @@ def test_words_say_what_the_picture_says() -> None:
 
 
 def test_the_link_is_always_said() -> None:
-    assert "links throttled to 1 ms and 0.05 GB/s" in overlap_figure(settings()).title
+    assert "links throttled to 1 ms and 0.05 GB/s" in overlap_figure(settings()).said[-1]
     fast = backward(2, 100, 60)
     fast = replace(fast, meta=replace(fast.meta, notes=()))
-    assert overlap_figure(fast).title == "Overlap · links as fast as they are"
+    assert overlap_figure(fast).said[-1].startswith("Measured with links as fast as they are: ")
     with pytest.raises(ValueError, match="measured over different links"):
         overlap_figure({"a": fast, "b": backward(2, 100, 60)})
     with pytest.raises(ValueError, match="nothing to draw"):
