@@ -11,9 +11,9 @@ import psutil
 from kit.clusters.allocation import Allocation, allocation
 from kit.clusters.lifecycle import Lifecycle
 from kit.clusters.links import INTERFACE, Link, gpu_topology, links
-from kit.clusters.system import memory, size_text
+from kit.clusters.system import memory
 from kit.tables import html_facts, text_facts
-from kit.trace.text import counted
+from kit.trace.text import counted, size_text
 
 
 @dataclass(frozen=True, slots=True)

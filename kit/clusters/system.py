@@ -31,11 +31,6 @@ def own_processes() -> Iterator[tuple[int, list[str]]]:
             yield process.pid, process.info["cmdline"] or []
 
 
-def size_text(nbytes: int) -> str:
-    """'15.6 GB', '40 MB'."""
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
-
-
 def memory(root: Path = Path("/")) -> tuple[int, int]:
     """(all, available) bytes for this process: the host's, or less where a container or a batch job sets a limit.
 

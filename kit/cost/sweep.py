@@ -18,6 +18,7 @@ from kit.cost import network
 from kit.cost.link import Fit, Link, fit_link, formula_of
 from kit.cost.network import Algorithm
 from kit.tables import html_table, text_table
+from kit.trace.text import size_text, speed_text, time_text
 
 VERSION = 1
 Pair = Link | tuple[float, float]  # latency in s, bandwidth in bytes per second
@@ -157,27 +158,6 @@ class Sweep:
 def as_link(link: Pair) -> tuple[float, float]:
     """(latency in s, bandwidth in bytes per second) of a fit, or of the pair itself."""
     return (link.latency, link.bandwidth) if isinstance(link, Link) else link
-
-
-def size_text(nbytes: float) -> str:
-    """'64 B', '4.1 kB', '1 MB': three digits at most, decimal units."""
-    return _in_unit(nbytes, (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)))
-
-
-def time_text(seconds: float) -> str:
-    """'34.5 µs', '1.2 ms', '3 s': three digits at most."""
-    return _in_unit(seconds, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)))
-
-
-def speed_text(speed: float) -> str:
-    """'1.5 GB/s', '20 kB/s': bytes per second, three digits at most."""
-    return _in_unit(speed, (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)))
-
-
-def _in_unit(value: float, units: Sequence[tuple[str, float]]) -> str:
-    rounded = float(f"{value:.3g}")  # 999.9 MB is 1 GB
-    unit, scale = next((one for one in units if rounded >= one[1]), units[-1])
-    return f"{rounded / scale:.3g} {unit}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:

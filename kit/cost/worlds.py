@@ -126,14 +126,26 @@ def simulated(
     clock = np.zeros(ranks) if starts is None else np.array(starts, dtype=float)
     if clock.shape != (ranks,) or (clock < 0).any():
         raise ValueError(f"starts are {ranks} times in seconds, one for each rank, 0 or more")
-    links = _Links(latency, bandwidth, node, between)
+    if (node is None) != (between is None):
+        raise ValueError("node=8, between=(latency, bandwidth): give both, or neither")
+    nodes: tuple[str, ...] = ()
+    if node is not None and between is not None:
+        if node < 1:
+            raise ValueError(f"a node has at least one rank, not {node}")
+        network.message(0, *between)
+        slow = f"latency {between[0] * 1e6:g} µs, bandwidth {between[1] / 1e9:g} GB/s"
+        nodes = (f"nodes of {node} ranks, between them {slow}",)
     sent, received = np.zeros(ranks, dtype=np.int64), np.zeros(ranks, dtype=np.int64)
     kept: list[Timed] | None = []
     messages = rounds = 0
     for one in SCHEDULES[collective](ranks, nbytes // itemsize):
         size = one.elements * itemsize
         began = np.maximum(clock[one.source], clock[one.destination])
-        ended = began + links.seconds(one, size)
+        took = latency + size / bandwidth
+        if node is not None and between is not None:
+            crosses = one.source // node != one.destination // node
+            took = np.where(crosses, between[0] + size / between[1], took)
+        ended = began + took
         # a rank is in a round once as a source and once as a destination at most, so nothing is overwritten
         after = clock.copy()
         after[one.source] = ended
@@ -158,35 +170,10 @@ def simulated(
         bytes_received=received,
         messages=messages,
         rounds=rounds,
-        notes=(f"predicted: latency {latency * 1e6:g} µs, bandwidth {bandwidth / 1e9:g} GB/s", *links.notes),
+        notes=(f"predicted: latency {latency * 1e6:g} µs, bandwidth {bandwidth / 1e9:g} GB/s", *nodes),
         starts=None if starts is None else tuple(starts),
         _kept=None if kept is None else tuple(kept),
     )
-
-
-class _Links:
-    """How long messages take, inside a node and between nodes."""
-
-    def __init__(self, latency: float, bandwidth: float, node: int | None, between: tuple[float, float] | None) -> None:
-        if (node is None) != (between is None):
-            raise ValueError("node=8, between=(latency, bandwidth): give both, or neither")
-        self._inside = latency, bandwidth
-        self._node, self._between = node, between
-        self.notes: tuple[str, ...] = ()
-        if node is not None and between is not None:
-            if node < 1:
-                raise ValueError(f"a node has at least one rank, not {node}")
-            network.message(0, *between)
-            slow = f"latency {between[0] * 1e6:g} µs, bandwidth {between[1] / 1e9:g} GB/s"
-            self.notes = (f"nodes of {node} ranks, between them {slow}",)
-
-    def seconds(self, one: Round, nbytes: Ints) -> Floats:
-        latency, bandwidth = self._inside
-        inside: Floats = latency + nbytes / bandwidth
-        if self._node is None or self._between is None:
-            return inside
-        crosses = one.source // self._node != one.destination // self._node
-        return np.where(crosses, self._between[0] + nbytes / self._between[1], inside)
 
 
 def _written(world: World, rounds: Iterable[Timed], shown: int) -> tuple[RankTrace, ...]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import ceil, floor, inf, log10
 
 from kit.cost.network import bus_bandwidth
-from kit.cost.sweep import Pair, Row, Sweep, as_link, size_text, speed_text, time_text
+from kit.cost.sweep import Pair, Row, Sweep, as_link
 from kit.plot.figure import DASHED, SOLID, Axes, Axis, Column, Dash, Dots, Figure, Line, Mark, Segments, values
+from kit.trace.text import size_text, speed_text, time_text
 
 Point = tuple[float, float]
 Curve = tuple[Point, ...]  # (bytes, seconds)

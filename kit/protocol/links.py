@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kit.trace.text import speed_text, time_text
+
 
 @dataclass(frozen=True)
 class Links:
@@ -36,8 +38,7 @@ class Links:
 
     def in_words(self) -> str:
         """'links throttled to 1 ms latency and 100 MB/s', for the notes of a trace."""
-        parts = [f"{self.latency * 1e3:.3g} ms latency"] if self.latency else []
-        rate = self.bandwidth
-        parts += [f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"] if rate < math.inf else []
+        parts = [f"{time_text(self.latency)} latency"] if self.latency else []
+        parts += [speed_text(self.bandwidth)] if self.bandwidth < math.inf else []
         where = "links" if self.pairs is None else "links between nodes"
         return f"{where} throttled to {' and '.join(parts)}"

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from kit.clusters.progress import Progress
 from kit.clusters.system import memory
-from kit.cost.sweep import Row, Sweep, size_text
+from kit.cost.sweep import Row, Sweep
 from kit.run.call import Call
 from kit.run.record import run
+from kit.trace.text import size_text
 
 if TYPE_CHECKING:
     from kit.clusters.cluster import Cluster

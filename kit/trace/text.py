@@ -70,6 +70,27 @@ def duration(nanoseconds: float) -> str:
     return f"{minutes} min {rest} s"
 
 
+def size_text(nbytes: float) -> str:
+    """'64 B', '4.1 kB', '1 MB': three digits at most, decimal units."""
+    return _in_unit(nbytes, (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)))
+
+
+def time_text(seconds: float) -> str:
+    """'34.5 µs', '1.2 ms', '3 s': three digits at most."""
+    return _in_unit(seconds, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)))
+
+
+def speed_text(speed: float) -> str:
+    """'1.5 GB/s', '20 kB/s': bytes per second, three digits at most."""
+    return _in_unit(speed, (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)))
+
+
+def _in_unit(value: float, units: Sequence[tuple[str, float]]) -> str:
+    rounded = float(f"{value:.3g}")  # 999.9 MB is 1 GB
+    unit, scale = next((one for one in units if rounded >= one[1]), units[-1])
+    return f"{rounded / scale:.3g} {unit}"
+
+
 def size(shape: Sequence[int], dtype: str) -> str:
     """A tensor's shape and dtype in words: '4 x float32', '2 x 3 x int64', 'scalar float32'."""
     return " x ".join([*map(str, shape), dtype]) if shape else f"scalar {dtype}"

@@ -18,8 +18,8 @@ from kit.clusters.doctor.finding import Finding, note, ok, problem, warning
 from kit.clusters.folder import RunFolder
 from kit.clusters.links import INTERFACE, gpu_topology
 from kit.clusters.request import RANK_BYTES
-from kit.clusters.system import Ask, ask, memory, size_text
-from kit.trace.text import counted
+from kit.clusters.system import Ask, ask, memory
+from kit.trace.text import counted, size_text
 
 # Measured, shares of shared pages included: tests/benchmarks/bench_cluster.py and the card of a cluster say more.
 LAB_SERVER = 150_000_000

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from kit.cost.sweep import size_text
 from kit.run.options import Options
+from kit.trace.text import size_text
 
 if TYPE_CHECKING:
     from kit.run.results import Recording

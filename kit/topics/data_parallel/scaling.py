@@ -18,7 +18,6 @@ import torch
 
 from kit import shown
 from kit.cost import network
-from kit.cost.sweep import time_text
 from kit.gpt.data import Batch
 from kit.gpt.model import GPT, GPTConfig
 from kit.gpt.train import Wrap, training
@@ -26,7 +25,7 @@ from kit.run.options import Options
 from kit.tables import html_table, text_table
 from kit.topics.data_parallel.cost import predicted_overlap
 from kit.topics.data_parallel.reference import BucketedDDP
-from kit.trace.text import counted
+from kit.trace.text import counted, time_text
 
 if TYPE_CHECKING:
     from kit.cost.network import Algorithm

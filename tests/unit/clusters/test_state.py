@@ -77,8 +77,8 @@ def report(**changes: object) -> Report:
 def test_the_report_reads_well() -> None:
     assert str(report()).splitlines() == [
         "2 ranks on 1 host, gloo · up in 1.5 s",
-        "  host      here<there: 2 cores, 25.0 GB of memory, 20.0 GB free",
-        "  cuda:0    H200, 141.0 GB",
+        "  host      here<there: 2 cores, 25 GB of memory, 20 GB free",
+        "  cuda:0    H200, 141 GB",
         "  rank 0    cpu · process 11 · 50 MB",
         "  rank 1    cpu · process 12 · killed by SIGKILL",
         "  backend   gloo over lo",

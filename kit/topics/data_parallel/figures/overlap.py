@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kit.cost.sweep import time_text
 from kit.plot.figure import LETTER, Axes, Axis, Boxes, Column, Figure, Labels, Mark, Segments, pixels, values
 from kit.plot.memory import bytes_text
 from kit.plot.timeline import time_axis
 from kit.trace.overlap import Flight, Overlap, RankOverlap
+from kit.trace.text import time_text
 from kit.trace.trace import Trace
 
 Measured = Trace | Overlap
