@@ -69,11 +69,9 @@ def _sweep(parent: Path) -> None:
 
 
 def _make(parent: str | None) -> Path:
-    if parent is not None:
-        candidates = [parent]
-    else:
-        candidates = [folder for folder in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()) if folder]
-    problem: OSError | None = None
+    usual = filter(None, (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()))
+    candidates = list(usual) if parent is None else [parent]
+    why: str | None = None
     for candidate in candidates:
         made: Path | None = None
         try:
@@ -81,10 +79,9 @@ def _make(parent: str | None) -> Path:
             _need_room(made)
             return made
         except OSError as refused:
-            problem = refused
+            why = refused.strerror
             if made is not None:
                 shutil.rmtree(made, ignore_errors=True)
-    why = problem.strerror if problem is not None else "there is none"
     raise Unavailable(
         f"no private folder can be made in {' or '.join(candidates)} ({why}): "
         "name a folder of your own with kit.cluster(folder=...)"

@@ -14,11 +14,12 @@ from kit.clusters.launch import Launched
 from kit.clusters.progress import Progress
 from kit.clusters.request import Request
 from kit.clusters.state import ClusterState
-from kit.protocol.messages import Found, RankLost, Refused, Reset, Shutdown, ToKernel
+from kit.protocol.messages import Found, RankLost, Reset, Shutdown, ToKernel
 from kit.trace.text import counted
 
 START_SECONDS = 60.0
 RESET_SECONDS = 20.0
+REFUSALS: dict[str, type[Exception]] = {"wish": ValueError, "environment": Unavailable, "failure": ClusterError}
 
 
 class Lifecycle:
@@ -166,7 +167,7 @@ class Lifecycle:
             if progress.seconds() > START_SECONDS:
                 raise ClusterError(f"the ranks were not ready in {START_SECONDS:.0f} s:\n{log()}")
         if state.refusal is not None:
-            raise _refused(state.refusal)
+            raise REFUSALS[state.refusal.why](state.refusal.detail)
         if state.generation < generation:
             raise ClusterError(f"{self._losses() or 'the host agent ended'} during the start:\n{log()}")
 
@@ -175,11 +176,6 @@ class Lifecycle:
         self._state.hear(message)
         if self._client is not None and engine is not None:
             _forget(self._client, [engine])  # results that wait for this rank fail now
-
-
-def _refused(refusal: Refused) -> Exception:
-    kinds = {"wish": ValueError, "environment": Unavailable, "failure": ClusterError}
-    return kinds[refusal.why](refusal.detail)
 
 
 def client_that_lists(client: Any, engines: Sequence[int], seconds: float = START_SECONDS) -> Any:

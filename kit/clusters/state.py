@@ -38,33 +38,30 @@ class ClusterState:
 
     def hear(self, message: ToKernel) -> None:
         with self.changed:
-            self._note(message)
+            match message:
+                case HostUp(pid):
+                    self.agent = pid
+                case Found():
+                    self.found = message
+                case Forked(generation, pids):
+                    self.pids = dict(enumerate(pids))
+                    self.forked, self.engines, self.lost = generation, {}, {}
+                case Registered(rank, engine):
+                    self.engines[rank] = engine
+                case AllReady(generation):
+                    self.generation = generation
+                case RankLost():
+                    self.lost[message.rank] = message.detail
+                case Refused():
+                    self.refusal = message
+                case HostLost():
+                    self.agent_lost = True
+                case ControllerLost():
+                    self.controller_lost = True
+                case _:
+                    return  # of a run, or of no consequence here
             self.changed.notify_all()
 
     def wait_for(self, truth: Callable[[], bool], seconds: float) -> bool:
         with self.changed:
             return self.changed.wait_for(truth, seconds)
-
-    def _note(self, message: ToKernel) -> None:
-        match message:
-            case HostUp(pid):
-                self.agent = pid
-            case Found():
-                self.found = message
-            case Forked(generation, pids):
-                self.pids = dict(enumerate(pids))
-                self.forked, self.engines, self.lost = generation, {}, {}
-            case Registered(rank, engine):
-                self.engines[rank] = engine
-            case AllReady(generation):
-                self.generation = generation
-            case RankLost():
-                self.lost[message.rank] = message.detail
-            case Refused():
-                self.refusal = message
-            case HostLost():
-                self.agent_lost = True
-            case ControllerLost():
-                self.controller_lost = True
-            case _:
-                return  # of a run, or of no consequence here

@@ -36,9 +36,7 @@ class OperationCall:
 
     @property
     def payload(self) -> int:
-        """Bytes of the whole buffer; a rank without one counts the piece it hands in or is given."""
-        first, second = (self.outputs, self.inputs) if self.whole == "out" else (self.inputs, self.outputs)
-        return nbytes(first) or nbytes(second)
+        return payload_of(self.seen(), self.whole)
 
     def seen(self) -> list[Seen]:
         """The tensors as they are now: regions in the making, since the tensors themselves must not be kept."""
@@ -61,7 +59,7 @@ def region(seen: Seen) -> Region:
 
 
 def payload_of(seen: list[Seen], whole: str) -> int:
-    """`OperationCall.payload`, from what was noted."""
+    """Bytes of the whole buffer; a rank without one counts the piece it hands in or is given."""
     by_role = {"in": 0, "out": 0, "inout": 0}
     for role, _, _, shape, dtype in seen:
         by_role[role] += math.prod(shape) * dtype.itemsize
@@ -71,10 +69,6 @@ def payload_of(seen: list[Seen], whole: str) -> int:
 @cache
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def nbytes(tensors: list[torch.Tensor]) -> int:
-    return sum(t.nbytes for t in tensors)
 
 
 def _flat(tensors: Any) -> list[torch.Tensor]:

@@ -32,7 +32,6 @@ from kit.protocol.messages import (
     Alive,
     AtStop,
     Begin,
-    FromCoordinator,
     FromThreads,
     Launch,
     Operations,
@@ -139,8 +138,12 @@ class ThreadHost:
         launched = []
         for delivery in self._coordinator.hear(news, time.monotonic_ns()):
             match delivery:
-                case ForKernel(message):
-                    self._pass_on(message)
+                case ForKernel(Settled() as settled):
+                    self._settled = settled
+                case ForKernel(AtStop() | Unloaded() as told):
+                    self._kernel.send(told)
+                case ForKernel():
+                    continue  # the kernel is told of operations at the end
                 case ForRank(rank, Refuse(index=index, sentence=sentence)):
                     self._runs[rank].works[index].refuse(sentence)
                 case ForRank(rank, Launch(index=index, source=source)):
@@ -152,16 +155,6 @@ class ThreadHost:
                     raise AssertionError(f"no thread is told {delivery.message!r}")
         if launched:
             meet(launched)
-
-    def _pass_on(self, message: FromCoordinator) -> None:
-        """To the kernel, which is told of operations at the end."""
-        match message:
-            case Settled():
-                self._settled = message
-            case AtStop() | Unloaded():
-                self._kernel.send(message)
-            case _:
-                return
 
     def _too_long(self) -> str:
         rank = self._turns.now

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from kit.probe.links.board import Board, Transfer
 from kit.probe.links.delayed import Awaited, DelayedWork, Pace
 from kit.probe.links.scheduling import SHORT, ask_for_turns
-from kit.probe.operations import OperationCall, nbytes
+from kit.probe.operations import OperationCall
 from kit.protocol.links import Links
 
 
@@ -106,4 +106,4 @@ class Throttle:
 def _whole_buffer(call: OperationCall, n: int) -> int:
     """The S of the formulas, which in gather and scatter only the root holds whole."""
     pieces = {"gather": call.inputs, "scatter": call.outputs}.get(call.name)
-    return call.payload if pieces is None else n * nbytes(pieces)
+    return call.payload if pieces is None else n * sum(piece.nbytes for piece in pieces)
