@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -194,20 +195,16 @@ def batches(
             f"{len(tokens)} tokens make {max(0, fewest)} windows of {block}, and {ranks} ranks with a batch of {batch}"
             f" take {step} in a step: use a longer text, a shorter block or a smaller batch"
         )
-    return _dealt_out(tokens, batch, block, fewest, seed, rank, ranks, device)
 
+    def dealt_out() -> Iterator[Batch]:
+        for epoch in count():
+            draw = np.random.default_rng([seed, epoch])  # without the rank: all draw the same
+            starts = draw.integers(block) + block * draw.permutation(fewest)  # (windows,)
+            for first in range(0, fewest - step + 1, step):
+                mine = starts[first + rank * batch : first + (rank + 1) * batch]  # (B,)
+                yield windows(tokens, mine, block, device)
 
-def _dealt_out(
-    tokens: Tokens, batch: int, block: int, fewest: int, seed: int, rank: int, ranks: int, device: torch.device | str
-) -> Iterator[Batch]:
-    epoch, step = 0, batch * ranks
-    while True:
-        draw = np.random.default_rng([seed, epoch])  # without the rank: all draw the same
-        starts = draw.integers(block) + block * draw.permutation(fewest)  # (windows,)
-        for first in range(0, fewest - step + 1, step):
-            mine = starts[first + rank * batch : first + (rank + 1) * batch]  # (B,)
-            yield windows(tokens, mine, block, device)
-        epoch += 1
+    return dealt_out()
 
 
 def random_batches(
@@ -224,7 +221,7 @@ def random_batches(
     if places < 1:
         raise ValueError(f"{len(tokens)} tokens are too few for a window of {block} and its last target")
     draw = np.random.default_rng([seed, rank])
-    return (windows(tokens, draw.integers(places, size=batch), block, device) for _ in iter(int, 1))
+    return (windows(tokens, draw.integers(places, size=batch), block, device) for _ in count())
 
 
 def windows(
