@@ -20,6 +20,7 @@ from kit.trace.text import counted
 START_SECONDS = 60.0
 RESET_SECONDS = 20.0
 REFUSALS: dict[str, type[Exception]] = {"wish": ValueError, "environment": Unavailable, "failure": ClusterError}
+ASKING = 0.5  # s between two questions for engines that are not listed
 
 
 class Lifecycle:
@@ -181,13 +182,25 @@ class Lifecycle:
 def client_that_lists(client: Any, engines: Sequence[int], seconds: float = START_SECONDS) -> Any:
     """The client, once it knows of all `engines` and of no others. ClusterError when that takes too long."""
     _forget(client, set(client.ids) - set(engines))
-    deadline = time.monotonic() + seconds
-    missing = set(engines)
-    while missing := missing - set(client.ids):
-        if time.monotonic() > deadline:
+    asked = begun = time.monotonic()
+    while missing := set(engines) - set(client.ids):
+        now = time.monotonic()
+        if now > begun + seconds:
             raise ClusterError(f"ipyparallel does not list engines {sorted(missing)}: reset() forks the ranks anew")
+        if now > asked + ASKING:
+            _ask_for_engines(client)
+            asked = now
         time.sleep(0.01)
     return client
+
+
+def _ask_for_engines(client: Any) -> None:
+    """Has the client list what the controller knows.
+
+    It asks once by itself and then hears of news, but of none that came while its ear was being connected.
+    """
+    answer = client._send(client._query_stream, "connection_request")
+    answer.add_done_callback(lambda heard: client._update_engines(heard.result()["content"]["engines"]))
 
 
 def _forget(client: Any, dead: Iterable[int]) -> None:

@@ -53,6 +53,16 @@ def drawn() -> tuple[float, float, float]:
     return random.random(), float(numpy.random.rand()), float(torch.rand(1))
 
 
+def test_engines_whose_registration_the_client_did_not_hear_of_are_asked_for(cluster: LiveRunner) -> None:
+    handlers = cluster.client._notification_handlers
+    hears, handlers["registration_notification"] = handlers["registration_notification"], lambda message: None
+    try:
+        cluster.reset()
+        assert cluster.view.apply_sync(whole_sum) == [6.0, 6.0, 6.0]
+    finally:
+        handlers["registration_notification"] = hears
+
+
 def test_the_ranks_are_processes_in_one_group(cluster: LiveRunner) -> None:
     assert len(set(cluster.pids)) == cluster.size == RANKS
     assert alive(cluster.pids) == list(cluster.pids)
