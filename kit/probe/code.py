@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from types import CodeType, FrameType
 
 from kit.resources import reference_label
@@ -18,19 +19,25 @@ class Code:
     def __init__(self, sources: dict[str, tuple[str, ...]], root_file: str) -> None:
         self.root_file = root_file
         self._kinds = dict.fromkeys(sources, OWN)
+        self._sorting = threading.Lock()
         self._statements = {file: statement_starts(lines) for file, lines in sources.items()}
         # By instruction, since to find its line takes longer; by the id of its code, since to hash that does, too.
         self._places: dict[int, tuple[CodeType, dict[int, Place]]] = {}
 
     def kind(self, file: str) -> int:
         kind = self._kinds.get(file)
-        if kind is None:
-            kind = REFERENCE if reference_label(file) is not None else OTHER
-            self._kinds[file] = kind
-            if kind == REFERENCE:
-                with open(file, encoding="utf-8") as text:
-                    self._statements[file] = statement_starts(tuple(text.read().splitlines()))
-        return kind
+        return self._sort(file) if kind is None else kind
+
+    def _sort(self, file: str) -> int:
+        """The rank's own thread and the one that tells of it may both ask; Python 3.11 cannot parse for two at once."""
+        with self._sorting:
+            if file not in self._kinds:
+                kind = REFERENCE if reference_label(file) is not None else OTHER
+                if kind == REFERENCE:
+                    with open(file, encoding="utf-8") as text:
+                        self._statements[file] = statement_starts(tuple(text.read().splitlines()))
+                self._kinds[file] = kind
+            return self._kinds[file]
 
     def is_stepped(self, frame: FrameType) -> bool:
         """Comprehensions are frames of their own up to Python 3.11; a learner sees one line, not a loop in a loop."""
