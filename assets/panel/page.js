@@ -63,44 +63,11 @@
     new ResizeObserver(() => showRanks(source)).observe(source); // another width breaks lines elsewhere
   }
 
-  function canvases(root) {
-    return [...root.querySelectorAll("*")].flatMap((part) =>
-      part.localName === "canvas" ? [part] : part.shadowRoot ? canvases(part.shadowRoot) : []);
-  }
-
-  function isPainted(canvas) {
-    if (!canvas.width || !canvas.height) return false;
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    return data.some((value, i) => i % 4 === 3 && value > 0);
-  }
-
-  // Bokeh's view answers before it paints, and out of sight it paints later still: till then the SVG stays.
-  function unveil(view) {
-    if (!view.isConnected || !view.classList.contains("lsp-drawn")) return;
-    const [, ...plots] = new Set(canvases(view).map((canvas) => canvas.parentNode)); // the first is the key, which may be empty
-    const painted = plots.length > 0 && plots.every((plot) => canvases(plot).some(isPainted));
-    if (painted) view.classList.add("lsp-painted");
-    else setTimeout(() => unveil(view), 150);
-  }
-
-  function watchFigure(view) {
-    let drawn = false;
-    const look = () => {
-      if (view.classList.contains("lsp-drawn") === drawn) return;
-      drawn = !drawn;
-      if (drawn) unveil(view);
-      else view.classList.remove("lsp-painted");
-    };
-    look();
-    new MutationObserver(look).observe(view, { attributes: true, attributeFilter: ["class"] });
-  }
-
   function adopt(mark, tries = 0) {
     const panel = mark.closest(".lsp-panel");
     if (panel && panel.isConnected && panel.querySelector(".lsp-ear input")) {
       name(panel);
       watch(panel);
-      panel.querySelectorAll(".lsp-view").forEach(watchFigure);
       tell(panel);
     } else if (tries < 200) setTimeout(() => adopt(mark, tries + 1), 25);
   }

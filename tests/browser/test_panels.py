@@ -45,11 +45,16 @@ COVERED = """() => [...document.querySelectorAll('.lsp-panel :is(button, select,
   const seen = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
   return !seen || !(control.contains(seen) || seen.contains(control));
 }).map(control => control.className)"""
-CUT = """() => [...document.querySelectorAll('.lsp-panel :is(.ls-chip, .ls-line code, .ls-value, .ls-digits)')]
-  .filter(part => {
+CUT = """() => [...document.querySelectorAll(`.lsp-panel :is(.ls-chip, .ls-line code, .ls-value, .ls-digits,
+  .ls-head > span, .lsp-header .widget-html-content > *)`)]
+  .filter(part => part.checkVisibility({visibilityProperty: true})).filter(part => {
     const box = part.getBoundingClientRect(), place = part.closest('td, .ls-line, .lsp-panel').getBoundingClientRect();
     return box.left < place.left - 1 || box.right > place.right + 1 || part.scrollWidth > part.clientWidth + 1;
   }).map(part => part.outerHTML.slice(0, 120))"""
+OUT_OF_SIGHT = """() => [...document.querySelectorAll('.lsp-panel .ls-line.ls-here')].filter(line => {
+  const box = line.getBoundingClientRect(), code = line.closest('.ls-code').getBoundingClientRect();
+  return box.top < code.top - 1 || box.bottom > code.bottom + 1;
+}).map(line => line.textContent)"""
 SQUEEZE = """width => document.querySelectorAll('.lsp-panel').forEach(panel => {
   panel.parentElement.style.flex = `0 0 ${width}px`; })"""
 
@@ -73,6 +78,7 @@ def test_a_panel_fits_the_width_it_is_given(open_notebook, screenshots, name):
         assert book.page.evaluate(BEYOND) == []
         assert book.page.evaluate(COVERED) == []
         assert book.page.evaluate(CUT) == []
+        assert book.page.evaluate(OUT_OF_SIGHT) == []
         lefts = {round(part.bounding_box()["x"]) for part in book.page.locator(".lsp-two > *").all()}
         assert len(lefts) == columns
         book.screenshot(screenshots / f"{name}-{width}.png", ".lsp-panel")
@@ -215,9 +221,7 @@ def test_a_notebook_opened_cold_shows_the_last_picture_and_no_error(open_noteboo
 
 
 def test_a_failed_recording_says_why(open_notebook, screenshots):
-    cell = (
-        "from tests.traces import example\nfrom kit.panels.results import record_panel\nrecord_panel(example.failure())"
-    )
+    cell = "from tests.traces import example\nfrom kit.panels import record_panel\nrecord_panel(example.failure())"
     book = open_notebook([cell]).run_all()
     words = book.page.locator(".lsp-record .lsp-words")
     words.wait_for()
