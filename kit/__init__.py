@@ -7,16 +7,16 @@ loads neither torch nor a widget library; what is not a function of `kit.api` is
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from kit import lazy
 from kit.api import bandwidth, check, cluster, compare, link, load, record, step
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kit.grade import NotAttempted, hint, solution
-    from kit.grade.answers import exercise
+    from kit.grade.answers import NotAttempted, exercise
+    from kit.grade.hints import hint, solution
     from kit.panels.predict import predict
     from kit.run import per_rank
     from kit.run.errors import RankError
@@ -43,26 +43,14 @@ __all__ = [
     "step",
 ]
 
-_HOMES = {
-    "NotAttempted": ("kit.grade", "NotAttempted"),
-    "RankError": ("kit.run.errors", "RankError"),
-    "Trace": ("kit.trace.trace", "Trace"),
-    "exercise": ("kit.grade.answers", "exercise"),
-    "hint": ("kit.grade", "hint"),
-    "options": ("kit.run.options", "Options"),
-    "per_rank": ("kit.run", "per_rank"),
-    "predict": ("kit.panels.predict", "predict"),
-    "solution": ("kit.grade", "solution"),
-}
-
 if not TYPE_CHECKING:  # a checker knows the names above, and no others
+    _lazily = lazy.names(__name__)
 
     def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            module, attribute = _HOMES[name]
-            return getattr(importlib.import_module(module), attribute)
+        if name in __all__:
+            return _lazily(name)
         raise AttributeError(f"kit has no {name!r}; it has {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*globals(), *__all__})

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
     from kit.grade.verdict import Verdict
     from kit.run.cursor import Replay, Steppable
-    from kit.run.links import SlowLinks
     from kit.run.results import Comparison, Recording
     from kit.run.runner import Runner
+    from kit.run.slow_links import SlowLinks
     from kit.trace.trace import Trace
 
 shown.look_in("kit.panels.results")
@@ -112,7 +112,7 @@ def link(
     `with`, for those of `kit.options(link=...)`, or from `.on()` to `.off()`. ValueError for what cannot be.
     """
     from kit.run import current
-    from kit.run.links import SlowLinks
+    from kit.run.slow_links import SlowLinks
 
     return SlowLinks(latency, bandwidth, between, current.runner)
 
@@ -147,13 +147,13 @@ def check(function: Callable[..., Any], *, seed: int | None = None) -> Verdict:
     the learner's code raises becomes such a sentence. Where recordings stand in for ranks it is not attempted, and says
     why. Raises ValueError for a function that is no exercise.
     """
-    from kit import grade
+    from kit.grade import checker
     from kit.run import current
 
     runner = current.runner()
     if runner.no_ranks_because:
-        return grade.check_without_ranks(function, runner.no_ranks_because)
-    return grade.check(function, _on(runner), runner.size, seed)
+        return checker.check_without_ranks(function, runner.no_ranks_because)
+    return checker.check(function, _on(runner), runner.size, seed)
 
 
 def _on(runner: Runner) -> Callable[..., tuple[list[Any], Trace]]:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 
-def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. homes: module below it -> the names that it gives, with blanks between them."""
-    home = {name: module for module, given in homes.items() for name in given.split()}
+def names(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: what it imports for a type checker alone is imported on first use.
+
+    A rank that imports a module of the package does not load the rest.
+    """
+
+    @cache
+    def homes() -> dict[str, tuple[str, str]]:
+        """name -> (module, name there), read off the package's own imports."""
+        import ast
+        import inspect
+
+        tree = ast.walk(ast.parse(inspect.getsource(sys.modules[package])))
+        imports = (node for node in tree if isinstance(node, ast.ImportFrom) and node.module)
+        return {alias.asname or alias.name: (str(node.module), alias.name) for node in imports for alias in node.names}
 
     def fetch(name: str) -> Any:
-        if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home[name]}"), name)
+        if name.startswith("__") or name not in homes():
+            raise AttributeError(f"{package} has no {name!r}")
+        module, there = homes()[name]
+        return getattr(import_module(module), there)
 
     return fetch

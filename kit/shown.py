@@ -1,7 +1,7 @@
 """How a result finds what draws it, without importing it.
 
 A session, a recording or a sweep lies in a lower package than its panel. It asks here: `shown.panel(self)`. What draws
-says for which results it does (`@shown.panel_of(Session)`); the face, or a topic, names the modules to look in.
+says for which results it does (`@shown.panel.of(Session)`); the face, or a topic, names the modules to look in.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 
-_panels: dict[type, Callable[..., Any]] = {}
-_plots: dict[type, Callable[..., Any]] = {}
 _modules: list[str] = []  # that draw, and are imported when something is shown for the first time
 
 
@@ -22,38 +20,30 @@ def look_in(module: str) -> None:
     _modules.append(module)
 
 
-def panel_of(*kinds: type) -> Callable[[Draw], Draw]:
-    """Marks what makes the panel of these results: a function of the result and of what `.panel(...)` was given."""
-    return _keeper(_panels, kinds)
+class View:
+    """What draws results of many kinds, one function for each kind."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[type, Callable[..., Any]] = {}
+
+    def of(self, *kinds: type) -> Callable[[Draw], Draw]:
+        """Marks what draws these results: a function of the result, and of what else it is given."""
+
+        def keep(draw: Draw) -> Draw:
+            self._drawn.update(dict.fromkeys(kinds, draw))
+            return draw
+
+        return keep
+
+    def __call__(self, result: object, *how: Any, **named: Any) -> Any:
+        """The result as a widget. TypeError for one that nothing draws."""
+        for module in _modules:
+            import_module(module)
+        for kind in type(result).__mro__:
+            if kind in self._drawn:
+                return self._drawn[kind](result, *how, **named)
+        raise TypeError(f"nothing draws a {type(result).__name__}")
 
 
-def plot_of(*kinds: type) -> Callable[[Draw], Draw]:
-    """Marks what makes the plot of these results: a function of the result and of what `.plot(...)` was given."""
-    return _keeper(_plots, kinds)
-
-
-def panel(result: object, *how: Any, **named: Any) -> Any:
-    """The panel of a result, as a widget. TypeError for one that nothing draws."""
-    return _drawn(_panels, result)(result, *how, **named)
-
-
-def plot(result: object, *how: Any, **named: Any) -> Any:
-    """The plot of a result, as a widget. TypeError for one that nothing draws."""
-    return _drawn(_plots, result)(result, *how, **named)
-
-
-def _keeper(known: dict[type, Callable[..., Any]], kinds: tuple[type, ...]) -> Callable[[Draw], Draw]:
-    def keep(draw: Draw) -> Draw:
-        known.update(dict.fromkeys(kinds, draw))
-        return draw
-
-    return keep
-
-
-def _drawn(known: dict[type, Callable[..., Any]], result: object) -> Callable[..., Any]:
-    for module in _modules:
-        import_module(module)
-    for kind in type(result).__mro__:
-        if kind in known:
-            return known[kind]
-    raise TypeError(f"nothing draws a {type(result).__name__}")
+panel = View()  # to look into a result
+plot = View()  # to look at it

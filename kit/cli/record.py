@@ -29,8 +29,8 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from kit.grade.lab_recordings import record_all
     from kit.grade.notebooks import find
-    from kit.grade.record import record_all
     from kit.grade.run import Settings
 
     into = options.into.absolute() if options.into else None

@@ -17,13 +17,5 @@ if TYPE_CHECKING:
     from kit.gpt.shards import write_shards as write_shards
     from kit.gpt.train import training as training
 
-if not TYPE_CHECKING:  # loaded on first use: a rank that imports a submodule must not load the rest
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "data": "Characters batches corpus random_batches",
-            "model": "GPT GPTConfig",
-            "shards": "open_shards write_shards",
-            "train": "training",
-        },
-    )
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(__name__)

@@ -6,33 +6,7 @@
     inputs, words                            what exercises share
     verdict, hints, predict                  what a learner reads
     notebooks, run, marks, report            whole notebooks without a browser: `lockstep check`
-    record                                   their recordings: `lockstep record`
+    lab_recordings                           their recordings: `lockstep record`
 
 A check is handed a runner: how a function is run on k ranks. It knows neither clusters nor widgets.
 """
-
-from __future__ import annotations
-
-from kit.grade.exercise import Case, Exercise, Mistake, Run, Runner
-
-# The function `exercise` comes after the module, whose name it takes.
-# isort: split
-from kit.grade.answers import NotAttempted, exercise
-from kit.grade.checker import check, check_without_ranks
-from kit.grade.hints import hint, solution
-from kit.grade.verdict import Verdict
-
-__all__ = [
-    "Case",
-    "Exercise",
-    "Mistake",
-    "NotAttempted",
-    "Run",
-    "Runner",
-    "Verdict",
-    "check",
-    "check_without_ranks",
-    "exercise",
-    "hint",
-    "solution",
-]

@@ -26,7 +26,7 @@ def rounds_at_most(limit: Callable[[Case], int], reason: str) -> Rule:
         enough = limit(run.case)
         if longest <= enough:
             return None
-        where = line(run.trace.ranks[rank].operations[index], run.trace, run.file)
+        where = line(run.trace.ranks[rank].operations[index], run)
         are = "is" if enough == 1 else "are"
         return (
             f"{counted(longest, 'round')} where {enough} {are} enough; the last message leaves rank {rank}, from"

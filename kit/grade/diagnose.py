@@ -7,7 +7,7 @@ from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from kit.grade.values import all_same, is_tensor, same
-from kit.grade.words import the_ranks
+from kit.trace.text import named
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ def nothing_returned(run: Run, expected: Sequence[Any]) -> str | None:
     ]
     if not empty:
         return None
-    return f"{the_ranks(empty)} returned nothing: every rank returns its result, on every way through the function"
+    return f"{named(empty)} returned nothing: every rank returns its result, on every way through the function"
 
 
 def not_divided(run: Run, expected: Sequence[Any]) -> str | None:
@@ -82,7 +82,7 @@ def own_input(run: Run, expected: Sequence[Any]) -> str | None:
     ]
     if not kept:
         return None
-    return f"{the_ranks(kept)} returned what went in: nothing that arrived is in the result"
+    return f"{named(kept)} returned what went in: nothing that arrived is in the result"
 
 
 def only_rank_zero(run: Run, expected: Sequence[Any]) -> str | None:
@@ -165,8 +165,8 @@ def contributions(split: Callable[[torch.Tensor, int], Sequence[torch.Tensor]]) 
                 lacks = [r for r, times in enumerate(counts) if times == 0]
                 twice = [r for r, times in enumerate(counts) if times == 2]
                 said = [
-                    f"lacks what {the_ranks(lacks)} put in" if lacks else "",
-                    f"counts {the_ranks(twice)} twice" if twice else "",
+                    f"lacks what {named(lacks)} put in" if lacks else "",
+                    f"counts {named(twice)} twice" if twice else "",
                 ]
                 return f"rank {rank}'s chunk {number} of {n} {' and '.join(text for text in said if text)}"
         return None

@@ -1,58 +1,63 @@
 """Was no more sent than needed? Rules about messages, wire bytes and collectives, read off the trace of a run.
 
-Each function makes a `Rule`: None, or a sentence that names the rank, the source line and the difference.
+Each is or makes a `Rule`: None, or a sentence that names the rank, the source line and the difference.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kit.grade.words import counted, joined, line, size, the_ranks
-from kit.trace.text import POINT_TO_POINT
+from kit.grade.words import counted, joined, line, size
+from kit.trace.text import POINT_TO_POINT, named
 
 if TYPE_CHECKING:
     from kit.grade.exercise import Case, Rule, Run
-    from kit.trace.facts import Operation
+    from kit.trace.facts import Operation, RankTrace
 
 
-def sends(run: Run, rank: int) -> list[Operation]:
+def on_each_rank(look: Callable[[Run, RankTrace], str | None]) -> Rule:
+    """A rule about every rank by itself: the first one that is wrong is told of."""
+    return lambda run: next((said for part in run.trace.ranks if (said := look(run, part))), None)
+
+
+def sends(part: RankTrace) -> list[Operation]:
     """A rank's sends, in the order of issue."""
-    return [operation for operation in run.trace.ranks[rank].operations if operation.name == "send"]
+    return [operation for operation in part.operations if operation.name == "send"]
 
 
-def collectives(run: Run, rank: int) -> list[Operation]:
+def collectives(part: RankTrace) -> list[Operation]:
     """A rank's collectives, in the order of issue."""
-    return [operation for operation in run.trace.ranks[rank].operations if operation.name not in POINT_TO_POINT]
+    return [operation for operation in part.operations if operation.name not in POINT_TO_POINT]
 
 
 def only(names: tuple[str, ...], instead: str) -> Rule:
     """Only these operations may be used. instead: what the exercise asks for, 'send and receive'."""
 
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            for operation in part.operations:
-                if operation.name not in names:
-                    return (
-                        f"rank {part.rank} called the built-in {operation.name}, from"
-                        f" {line(operation, run.trace, run.file)}: this exercise is to be done with {instead}"
-                    )
-        return None
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
+        other = next((operation for operation in part.operations if operation.name not in names), None)
+        if other is None:
+            return None
+        return (
+            f"rank {part.rank} called the built-in {other.name}, from {line(other, run)}: this exercise is to be done"
+            f" with {instead}"
+        )
 
     return rule
 
 
-def silent(run: Run) -> str | None:
+@on_each_rank
+def silent(run: Run, part: RankTrace) -> str | None:
     """A rule: nothing at all is communicated."""
-    for part in run.trace.ranks:
-        if part.operations:
-            first = part.operations[0]
-            return (
-                f"rank {part.rank} called {first.name}, from {line(first, run.trace, run.file)}: "
-                "no communication is needed, each rank can work this out from its own number"
-            )
-    return None
+    if not part.operations:
+        return None
+    first = part.operations[0]
+    return (
+        f"rank {part.rank} called {first.name}, from {line(first, run)}: no communication is needed, each rank can work"
+        " this out from its own number"
+    )
 
 
 def bytes_per_rank(
@@ -63,16 +68,17 @@ def bytes_per_rank(
     reason: said when a message is larger than `largest(case)` bytes; otherwise: when there are too many of them.
     """
 
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            sent = sends(run, part.rank)
-            total, enough = sum(operation.payload for operation in sent), limit(run.case, part.rank)
-            if total > enough:
-                worst = max(sent, key=lambda operation: operation.payload)
-                why = reason if worst.payload > largest(run.case) else otherwise
-                where = line(worst, run.trace, run.file)
-                return f"rank {part.rank} sent {size(total)} where {amount(enough, total)} enough, from {where}: {why}"
-        return None
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
+        sent, enough = sends(part), limit(run.case, part.rank)
+        total = sum(operation.payload for operation in sent)
+        if total <= enough:
+            return None
+        worst = max(sent, key=lambda operation: operation.payload)
+        why = reason if worst.payload > largest(run.case) else otherwise
+        return (
+            f"rank {part.rank} sent {size(total)} where {amount(enough, total)} enough, from {line(worst, run)}: {why}"
+        )
 
     return rule
 
@@ -80,16 +86,10 @@ def bytes_per_rank(
 def messages_per_rank(limit: Callable[[Case, int], int], reason: str) -> Rule:
     """No rank sends more than `limit(case, rank)` messages."""
 
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            sent, enough = sends(run, part.rank), limit(run.case, part.rank)
-            if len(sent) > enough:
-                where = line(sent[enough], run.trace, run.file)
-                return (
-                    f"rank {part.rank} sent {counted(len(sent), 'message')} where {are(enough)} enough, from {where}:"
-                    f" {reason}"
-                )
-        return None
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
+        sent, enough = sends(part), limit(run.case, part.rank)
+        return _too_many(run, f"rank {part.rank} sent {counted(len(sent), 'message')}", sent, enough, reason)
 
     return rule
 
@@ -98,78 +98,74 @@ def messages_in_all(limit: Callable[[Case], int], reason: str) -> Rule:
     """All ranks together send no more than `limit(case)` messages; the rank that sent most is named."""
 
     def rule(run: Run) -> str | None:
-        counts = {part.rank: sends(run, part.rank) for part in run.trace.ranks}
-        total, enough = sum(map(len, counts.values())), limit(run.case)
+        by_rank = [sends(part) for part in run.trace.ranks]
+        total, enough = sum(map(len, by_rank)), limit(run.case)
         if total <= enough:
             return None
-        most = max(counts, key=lambda rank: len(counts[rank]))
-        where = line(counts[most][-1], run.trace, run.file)
+        rank, most = max(enumerate(by_rank), key=lambda found: len(found[1]))
         return (
-            f"the ranks sent {counted(total, 'message')} where {are(enough)} enough; rank {most} alone sent"
-            f" {len(counts[most])}, from {where}: {reason}"
+            f"the ranks sent {counted(total, 'message')} where {are(enough)} enough; rank {rank} alone sent"
+            f" {len(most)}, from {line(most[-1], run)}: {reason}"
         )
 
     return rule
 
 
-def received_once(run: Run) -> str | None:
+@on_each_rank
+def received_once(run: Run, part: RankTrace) -> str | None:
     """A rule: no rank receives more often than once."""
-    for part in run.trace.ranks:
-        received = [operation for operation in part.operations if operation.name == "recv"]
-        if len(received) > 1:
-            return (
-                f"rank {part.rank} received {len(received)} times, from {line(received[1], run.trace, run.file)}: "
-                "it has all it needs after the first"
-            )
-    return None
+    received = [operation for operation in part.operations if operation.name == "recv"]
+    if len(received) <= 1:
+        return None
+    return (
+        f"rank {part.rank} received {len(received)} times, from {line(received[1], run)}: it has all it needs after the"
+        " first"
+    )
 
 
-def to_the_right(run: Run) -> str | None:
+@on_each_rank
+def to_the_right(run: Run, part: RankTrace) -> str | None:
     """A rule: every rank sends to its right neighbour only."""
-    n = run.case.world
-    for part in run.trace.ranks:
-        peers = sorted({operation.peer for operation in sends(run, part.rank) if operation.peer is not None})
-        wrong = [operation for operation in sends(run, part.rank) if operation.peer != (part.rank + 1) % n]
-        if wrong:
-            return (
-                f"rank {part.rank} sent to {the_ranks(peers)}, from {line(wrong[0], run.trace, run.file)}: "
-                f"in this ring it sends to its right neighbour only, rank {(part.rank + 1) % n}"
-            )
-    return None
+    right = (part.rank + 1) % run.case.world
+    wrong = next((operation for operation in sends(part) if operation.peer != right), None)
+    if wrong is None:
+        return None
+    return (
+        f"rank {part.rank} sent to {named(send.peer for send in sends(part) if send.peer is not None)}, from"
+        f" {line(wrong, run)}: in this ring it sends to its right neighbour only, rank {right}"
+    )
 
 
 def calls(wanted: tuple[str, ...], reason: str) -> Rule:
     """Every rank calls exactly these collectives, in this order."""
 
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            made = collectives(run, part.rank)
-            names = [operation.name for operation in made]
-            if names != list(wanted):
-                where = f", from {line(made[-1], run.trace, run.file)}" if made else ""
-                return (
-                    f"rank {part.rank} called {joined(names) if names else 'no collective'}{where}: {joined(wanted)}"
-                    f" are asked for; {reason}"
-                )
-        return None
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
+        made = collectives(part)
+        names = [operation.name for operation in made]
+        if names == list(wanted):
+            return None
+        told = f"{joined(names)}, from {line(made[-1], run)}" if made else "no collective"
+        return f"rank {part.rank} called {told}: {joined(wanted)} are asked for; {reason}"
 
     return rule
 
 
-def collectives_at_most(limit: int, reason: str) -> Rule:
-    """No rank calls more than `limit` collectives."""
+def collectives_at_most(
+    limit: int | Callable[[Case], int], reason: str, instead: Callable[[Case, float], str] | None = None
+) -> Rule:
+    """No rank calls more than `limit` (of the case) collectives.
 
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            made = collectives(run, part.rank)
-            if len(made) > limit:
-                named = joined(f"{times} x {name}" for name, times in Counter(o.name for o in made).items())
-                where = line(made[limit], run.trace, run.file)
-                return (
-                    f"rank {part.rank} called {counted(len(made), 'collective')} ({named}) where {are(limit)} enough,"
-                    f" from {where}: {reason}"
-                )
-        return None
+    instead: what `instead(case, made / enough)` says, where it says something, takes the place of `reason`.
+    """
+
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
+        made, enough = collectives(part), limit if isinstance(limit, int) else limit(run.case)
+        names = joined(f"{times} x {name}" for name, times in Counter(one.name for one in made).items())
+        told = f"rank {part.rank} called {counted(len(made), 'collective')} ({names})"
+        why = (instead(run.case, len(made) / enough) if instead else "") or reason
+        return _too_many(run, told, made, enough, why)
 
     return rule
 
@@ -177,19 +173,43 @@ def collectives_at_most(limit: int, reason: str) -> Rule:
 def payload_at_most(limit: Callable[[Case], int], reason: str) -> Rule:
     """No single collective is given more than `limit(case)` bytes (the whole buffer)."""
 
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            for operation in collectives(run, part.rank):
-                if operation.payload > limit(run.case):
-                    where = line(operation, run.trace, run.file)
-                    enough = amount(limit(run.case), operation.payload)
-                    return (
-                        f"rank {part.rank} gave {operation.name} {size(operation.payload)} where {enough} enough, from"
-                        f" {where}: {reason}"
-                    )
-        return None
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
+        enough = limit(run.case)
+        large = next((operation for operation in collectives(part) if operation.payload > enough), None)
+        if large is None:
+            return None
+        return (
+            f"rank {part.rank} gave {large.name} {size(large.payload)} where {amount(enough, large.payload)} enough,"
+            f" from {line(large, run)}: {reason}"
+        )
 
     return rule
+
+
+def payload_in_all(limit: Callable[[Case], int], reason: str) -> Rule:
+    """No rank gives its collectives more than `limit(case)` bytes in all."""
+
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
+        made, enough = collectives(part), limit(run.case)
+        total = sum(operation.payload for operation in made)
+        if total <= enough:
+            return None
+        largest = max(made, key=lambda operation: operation.payload)
+        return (
+            f"rank {part.rank} gave its collectives {size(total)} where {amount(enough, total)} enough, from"
+            f" {line(largest, run)}: {reason}"
+        )
+
+    return rule
+
+
+def _too_many(run: Run, told: str, made: Sequence[Operation], enough: int, reason: str) -> str | None:
+    """A sentence where more operations were made than are enough: the first that is too many is pointed at."""
+    if len(made) <= enough:
+        return None
+    return f"{told} where {are(enough)} enough, from {line(made[enough], run)}: {reason}"
 
 
 def are(number: int) -> str:

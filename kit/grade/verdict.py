@@ -186,7 +186,8 @@ def _picture(trace: Trace) -> str:
     """The last exchange of a run as SVG; nothing where nothing was sent."""
     if not trace.positions or not any(rank.operations for rank in trace.ranks):
         return ""
-    from kit.plot import messages_svg, stylesheet
+    from kit.plot.messages import messages_svg
+    from kit.plot.style import stylesheet
 
     drawing = messages_svg(trace, len(trace.positions) - 1)
     return f'<style>{stylesheet()}</style><div style="{_SMALLER};overflow:hidden">{drawing}</div>'

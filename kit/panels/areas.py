@@ -10,20 +10,14 @@ import ipywidgets as widgets
 from kit.panels.embed import FigureView, FlowChart, Prediction
 from kit.panels.panel import area, row, row_html
 from kit.panels.transport import button
-from kit.plot import (
-    html,
-    messages_height,
-    messages_html,
-    source_height,
-    source_html,
-    tensor_names,
-    tensors_height,
-    tensors_html,
-    timeline_figure,
-    words_html,
-)
 from kit.plot.markup import escape
+from kit.plot.messages import messages_height, messages_html
+from kit.plot.render_svg import html
+from kit.plot.source import source_height, source_html
+from kit.plot.tensors import tensor_names, tensors_height, tensors_html
+from kit.plot.timeline import timeline_figure
 from kit.plot.variables import default_name
+from kit.plot.words import words_html
 from kit.trace.text import counted
 
 if TYPE_CHECKING:

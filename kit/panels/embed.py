@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from kit import plot
 from kit.panels.one_at_a_time import running_loop
 from kit.panels.page_bridge import PageFacts, PageScript
+from kit.plot.flow import flowchart
 from kit.plot.markup import heading
+from kit.plot.render_bokeh import BokehFigure
+from kit.plot.render_svg import html
 
 if TYPE_CHECKING:
-    from kit.plot import Diagram, Figure
+    from kit.plot.diagram import Diagram
+    from kit.plot.figure import Figure
     from kit.trace.trace import Trace
 
 PATIENCE = 6.0  # seconds until a Bokeh view that has not answered is taken for missing
@@ -77,7 +80,7 @@ class FigureView:
         self.widget = widgets.Box([self._svg, self._place, self._script.widget, self._note])
         for kind in ("cell", "view", name):
             self.widget.add_class(f"lsp-{kind}")
-        self._bokeh: plot.BokehFigure | None = None
+        self._bokeh: BokehFigure | None = None
         self._model: Any = None
         self._alive = False  # Bokeh's view has answered: it is drawn
         self._drawn_for: tuple[Any, ...] = ()  # the page that the Bokeh picture was made for
@@ -91,7 +94,7 @@ class FigureView:
             self._lower()
             self._draw()
         if not self._alive or before is None or _around(before) != _around(figure):
-            self._svg.value = plot.html(figure)
+            self._svg.value = html(figure)
 
     def heard(self, page: PageFacts) -> None:
         """A page shows this panel, or its theme has changed. Starts or renews the Bokeh picture.
@@ -135,7 +138,7 @@ class FigureView:
 
         self._script.clear()
         _, _, dark = self._drawn_for
-        self._bokeh = plot.BokehFigure(self.figure, dark)
+        self._bokeh = BokehFigure(self.figure, dark)
         self._model = BokehModel(self._bokeh.layout)
         self._model.on_msg(self._answered)
         self._place.children = (self._model,)
@@ -143,7 +146,7 @@ class FigureView:
         if loop is not None:
             loop.call_later(PATIENCE, self._unanswered, self._model)
 
-    def _update(self, bokeh: plot.BokehFigure, figure: Figure) -> bool:
+    def _update(self, bokeh: BokehFigure, figure: Figure) -> bool:
         document = bokeh.layout.document
         document.hold("combine")  # one change may touch boxes and axis: the page gets them together
         try:
@@ -172,7 +175,7 @@ class FigureView:
             self._bokeh.layout.document.clear()
         self._bokeh = self._model = None
         if self.figure is not None:
-            self._svg.value = plot.html(self.figure)
+            self._svg.value = html(self.figure)
 
 
 def _around(figure: Figure) -> tuple[object, ...]:
@@ -201,7 +204,7 @@ class FlowChart:
 
     def paint(self, trace: Trace, position: int) -> None:
         """Draws only when the operation has another shape than the one shown."""
-        chart = plot.flowchart(trace, position)
+        chart = flowchart(trace, position)
         if chart.script == self._script:
             return
         self._script = chart.script

@@ -13,10 +13,11 @@ from kit.panels.areas import header_area, header_area_html
 from kit.panels.embed import FigureView
 from kit.panels.panel import Panel, about_html, about_rows, area, row, row_html
 from kit.panels.transport import button
-from kit.plot import Figure, html
+from kit.plot.render_svg import html
 
 if TYPE_CHECKING:
     from kit.panels.page_bridge import PageFacts
+    from kit.plot.figure import Figure
 
 Key = TypeVar("Key")
 _AROUND, _HEADER, _LINE = 70, 40, 22  # px: around figures, a header, a line of words below

@@ -10,7 +10,11 @@ from kit.cost.sweep import Sweep
 from kit.panels.areas import header_html
 from kit.panels.figure import FigurePanel
 from kit.panels.stepping import SteppingPanel
-from kit.plot import bandwidth_figure, memory_figure, timeline_figure, traffic_figure, words_html, words_text
+from kit.plot.bandwidth import bandwidth_figure
+from kit.plot.memory import memory_figure
+from kit.plot.timeline import timeline_figure
+from kit.plot.traffic import traffic_figure
+from kit.plot.words import words_html, words_text
 from kit.run.cursor import TraceCursor
 from kit.run.errors import RankError
 from kit.run.results import Comparison, Formula, MemoryRecording, Recording
@@ -20,10 +24,10 @@ if TYPE_CHECKING:
     from kit.cost.sweep import Pair
     from kit.trace.memory import Holdings
 
-shown.panel_of(TraceCursor)(SteppingPanel)
+shown.panel.of(TraceCursor)(SteppingPanel)
 
 
-@shown.panel_of(Recording, RankError, Trace)
+@shown.panel.of(Recording, RankError, Trace)
 def record_panel(
     recording: Recording | RankError | Trace, predicted: Trace | Callable[[Trace], Trace] | None = None
 ) -> FigurePanel:
@@ -45,12 +49,12 @@ def record_panel(
     )
 
 
-@shown.plot_of(TraceCursor)
+@shown.plot.of(TraceCursor)
 def _time_so_far(session: TraceCursor) -> FigurePanel:
     return _time(session.trace, session.position, session.about)
 
 
-@shown.plot_of(Recording)
+@shown.plot.of(Recording)
 def _time_of(recording: Recording) -> FigurePanel:
     return _time(recording.trace, None, recording.about)
 
@@ -59,12 +63,12 @@ def _time(trace: Trace, position: int | None, about: str) -> FigurePanel:
     return FigurePanel("Time by rank", timeline_figure(trace, position), about=about)
 
 
-@shown.plot_of(MemoryRecording)
+@shown.plot.of(MemoryRecording)
 def _memory(run: MemoryRecording, formula: Formula | None = None) -> FigurePanel:
     return memory_panel(run.holdings, formula, run.about)
 
 
-@shown.plot_of(Comparison)
+@shown.plot.of(Comparison)
 def _memory_of_each(compared: Comparison, formula: Mapping[str, Any] | None = None) -> FigurePanel:
     held = {name: run.holdings for name, run in compared.accounted.items()}
     return memory_panel(held, formula, compared.about)
@@ -75,7 +79,7 @@ def memory_panel(measured: Holdings | Mapping[str, Holdings], formula: Any = Non
     return FigurePanel("Memory by rank", memory_figure(measured, formula), about=about)
 
 
-@shown.plot_of(Sweep)
+@shown.plot.of(Sweep)
 def bandwidth_panel(
     sweep: Sweep, operations: str | Sequence[str] | None = None, link: Pair | None = None
 ) -> FigurePanel:

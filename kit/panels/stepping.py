@@ -13,7 +13,7 @@ from kit.panels.one_at_a_time import Motion, OneAtATime, running_loop
 from kit.panels.panel import Panel, about_html, about_rows
 from kit.panels.still import after_cells
 from kit.panels.transport import Transport
-from kit.plot import words_text
+from kit.plot.words import words_text
 from kit.run.cursor import Steppable
 
 if TYPE_CHECKING:

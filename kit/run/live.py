@@ -12,11 +12,11 @@ from kit.run.runner import Runner
 if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
     from kit.run.call import Call
-    from kit.run.links import SlowLinks
     from kit.run.results import Recording
     from kit.run.runner import RunOptions, SweepPlan
     from kit.run.scheduler import RunScheduler
     from kit.run.session import Session
+    from kit.run.slow_links import SlowLinks
 
 
 class LiveRunner(Cluster, Runner):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kit.run.call import Call
-from kit.run.links import SlowLinks
+from kit.run.slow_links import SlowLinks
 from kit.trace.memory import DECLARED
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kit.clusters.cluster import Cluster
     from kit.probe.shipping import Package
     from kit.protocol.links import Links
-    from kit.run.links import SlowLinks
+    from kit.run.slow_links import SlowLinks
 
 CAPTURE_BUDGET = 16 << 20  # bytes of tensors that one rank may record in one run
 GRACE = 1.5  # s a rank has to leave the run before; after that all ranks are forked anew

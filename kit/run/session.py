@@ -35,8 +35,8 @@ from kit.trace.facts import ENDED, Position, RankState
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from kit.run.links import SlowLinks
     from kit.run.scheduler import RunScheduler
+    from kit.run.slow_links import SlowLinks
 
 SLACK = 2.0  # s beyond it that the host agent has to say so
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kit
-from kit.grade import Verdict
+from kit.grade.verdict import Verdict
 from kit.run.live import LiveRunner
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from kit.grade import Verdict, answers, discovery, exercise
+from kit.grade import answers, discovery
+from kit.grade.answers import exercise
 from kit.grade.exercise import Exercise, Mistake
 from kit.grade.notebooks import stubs_in
+from kit.grade.verdict import Verdict
 
 EXERCISES = discovery.exercises()
 MISTAKES = [

@@ -11,8 +11,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kit.grade import Verdict, discovery, exercise
-from kit.grade.answers import solution_of
+from kit.grade import discovery
+from kit.grade.answers import exercise, solution_of
+from kit.grade.verdict import Verdict
 
 
 @exercise("broadcast")

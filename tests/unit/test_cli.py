@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kit import __version__, cli, resources
+from kit.grade.lab_recordings import BUDGET
 from kit.grade.marks import PASSED, Mark
 from kit.grade.notebooks import Notebook
-from kit.grade.record import BUDGET
 from kit.grade.report import Outcome
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
     from kit.run.call import Call
     from kit.run.cursor import Steppable
-    from kit.run.links import SlowLinks
     from kit.run.results import Recording
+    from kit.run.slow_links import SlowLinks
     from kit.trace.trace import Trace
 
 WALK = 120  # positions by which a session goes on when its lab has left it, for readers who press Step

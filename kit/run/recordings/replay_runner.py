@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kit.cost.sweep import Sweep
     from kit.protocol.messages import How
     from kit.run.call import Call
-    from kit.run.links import SlowLinks
+    from kit.run.slow_links import SlowLinks
     from kit.trace.facts import Position
     from kit.trace.trace import Trace
 

@@ -12,11 +12,5 @@ if TYPE_CHECKING:
     from kit.topics.collectives.reference import ring_all_reduce as ring_all_reduce
     from kit.topics.collectives.reference import tree_all_reduce as tree_all_reduce
 
-if not TYPE_CHECKING:  # loaded on first use: a rank that imports a submodule must not load the rest
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "figures": "collective_chart",
-            "reference": "halving_doubling_all_reduce ring_all_reduce tree_all_reduce",
-        },
-    )
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(__name__)

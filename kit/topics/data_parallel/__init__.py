@@ -21,16 +21,5 @@ if TYPE_CHECKING:
     from kit.topics.data_parallel.scaling import measure_scaling as measure_scaling
     from kit.topics.data_parallel.scaling import timed_training as timed_training
 
-if not TYPE_CHECKING:  # loaded on first use: a rank that imports a submodule must not load the rest
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "cost": "predicted_overlap",
-            "figures": "training_chart",
-            "loading_strategies": "measure_loading",
-            "overlap": "measure_overlap plot_overlap",
-            "panels": "loss_panel",
-            "reference": "AveragedAfterBackward BucketedDDP HookedDDP average_gradients broadcast_state",
-            "scaling": "measure_scaling timed_training",
-        },
-    )
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(__name__)

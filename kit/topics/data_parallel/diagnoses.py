@@ -6,15 +6,17 @@ rank would have without the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kit.grade.traffic import amount, are, collectives
+from kit.grade.traffic import collectives, on_each_rank
 from kit.grade.values import all_same, difference, is_tensor, same
-from kit.grade.words import counted, joined, line, size, the_ranks
+from kit.grade.words import joined, line
+from kit.trace.text import named
 
 if TYPE_CHECKING:
     from kit.grade.exercise import Case, Diagnosis, Rule, Run
+    from kit.trace.facts import RankTrace
 
 
 def _pieces(case: Case, flat: Any, key: str = "parts") -> Iterator[tuple[str, Any]]:
@@ -29,17 +31,16 @@ def _names(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------------------------------------- rules about values
 
 
-def never_waited(run: Run) -> str | None:
+@on_each_rank
+def never_waited(run: Run, part: RankTrace) -> str | None:
     """A rule: no operation is left under way."""
-    for part in run.trace.ranks:
-        for operation in part.operations:
-            if operation.ended is None and not operation.waits:
-                return (
-                    f"rank {part.rank} never waited for the {operation.name} it began, from"
-                    f" {line(operation, run.trace, run.file)}: until `wait()` the tensor holds anything, and on a busy"
-                    " machine not yet the sum"
-                )
-    return None
+    left = next((one for one in part.operations if one.ended is None and not one.waits), None)
+    if left is None:
+        return None
+    return (
+        f"rank {part.rank} never waited for the {left.name} it began, from {line(left, run)}: until `wait()` the tensor"
+        " holds anything, and on a busy machine not yet the sum"
+    )
 
 
 def state_changed(run: Run) -> str | None:
@@ -96,7 +97,7 @@ def first_step_only(run: Run, expected: Sequence[Any]) -> str | None:
     if not ranks or parts != list(range(len(set(names)), count)):
         return None
     return (
-        f"{the_ranks(ranks)} {_has(ranks)} the mean after the first step, and only own gradients after the next: what"
+        f"{named(ranks)} {_has(ranks)} the mean after the first step, and only own gradients after the next: what"
         " hooks count or collect has to begin anew with every step"
     )
 
@@ -107,7 +108,7 @@ def tail_dropped(run: Run, expected: Sequence[Any]) -> str | None:
     if not ranks or parts[0] != 0 or len(parts) == len(run.case.facts["parts"]):
         return None
     return (
-        f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of"
+        f"{named(ranks)} still {_has(ranks)} only own gradients of"
         f" {_names([run.case.facts['parts'][i][0] for i in parts])}: the last bucket is sent too, full or not"
     )
 
@@ -120,13 +121,13 @@ def still_own(run: Run, expected: Sequence[Any]) -> str | None:
     names = [run.case.facts["parts"][i][0] for i in parts]
     if len(names) == len(run.case.facts["parts"]):
         return (
-            f"{the_ranks(ranks)} still {_has(ranks)} only own gradients: what is averaged before backward has filled"
+            f"{named(ranks)} still {_has(ranks)} only own gradients: what is averaged before backward has filled"
             " p.grad is lost, and so is a mean that nobody puts into p.grad"
         )
     all_but_one = "each" in run.case.facts and len(set(names)) == len(dict(run.case.facts["parts"])) - 1
     why = ", only those of the parameter a loop ended with: a hook uses the parameter it is called with"
     return (
-        f"{the_ranks(ranks)} still {_has(ranks)} only own gradients of {_names(names)}: those were not averaged"
+        f"{named(ranks)} still {_has(ranks)} only own gradients of {_names(names)}: those were not averaged"
         f"{why if all_but_one else ''}"
     )
 
@@ -232,69 +233,33 @@ def forgotten(run: Run, expected: Sequence[Any]) -> str | None:
 # --------------------------------------------------------------------------------------------- rules about traffic
 
 
-def sums_at_most(limit: Callable[[Case], int], reason: str, of: Callable[[Case, float], str] | None = None) -> Rule:
-    """No rank calls more than `limit(case)` collectives. What `of(case, made / enough)` says goes before `reason`."""
-
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            made, enough = collectives(run, part.rank), limit(run.case)
-            if len(made) > enough:
-                where = line(made[enough], run.trace, run.file)
-                why = (of(run.case, len(made) / enough) if of else "") or reason
-                return (
-                    f"rank {part.rank} called {counted(len(made), 'collective')} where {are(enough)} enough, from"
-                    f" {where}: {why}"
-                )
-        return None
-
-    return rule
-
-
-def sums_in_all(limit: Callable[[Case], int], reason: str) -> Rule:
-    """No rank gives its collectives more than `limit(case)` bytes in all."""
-
-    def rule(run: Run) -> str | None:
-        for part in run.trace.ranks:
-            made, enough = collectives(run, part.rank), limit(run.case)
-            total = sum(operation.payload for operation in made)
-            if total > enough:
-                where = line(max(made, key=lambda operation: operation.payload), run.trace, run.file)
-                told = f"{size(total)} where {amount(enough, total)} enough"
-                return f"rank {part.rank} gave its collectives {told}, from {where}: {reason}"
-        return None
-
-    return rule
-
-
 def overlapped(waits: bool, which: str = "") -> Rule:
     """In each averaged backward pass the first all-reduce begins before the last gradient has come.
 
     waits: a rank may wait there and then. which: what to begin with. Needs what `drives.attach` has seen.
     """
 
-    def rule(run: Run) -> str | None:
+    @on_each_rank
+    def rule(run: Run, part: RankTrace) -> str | None:
         facts = run.case.facts
-        few = facts["mixed"] or len(facts["parts"]) < 4
-        for part in run.trace.ranks:
-            made = collectives(run, part.rank)
-            arrivals = run.after[part.rank][-1]["arrivals"][facts["each"] - 1 :: facts["each"]]
-            if few or len(made) <= len(arrivals):  # one bucket: nothing can go before the last gradient
-                continue
-            per_pass = len(made) // len(arrivals)
-            for number, arrival in enumerate(arrivals):
-                first = made[number * per_pass]
-                where = line(first, run.trace, run.file)
-                if first.issued > arrival:
-                    return (
-                        f"rank {part.rank} sent nothing before its last gradient was there; the first {first.name} is"
-                        f" from {where}: begin as soon as something is complete, so that it travels while backward"
-                        f" computes the rest{which}"
-                    )
-                if not waits and first.waits and first.waits[0][0] < arrival:
-                    return (
-                        f"rank {part.rank} waited for its first {first.name} while backward still had gradients to"
-                        f" compute, from {where}: begin it with async_op=True and wait at the end of backward"
-                    )
+        made = collectives(part)
+        arrivals = run.after[part.rank][-1]["arrivals"][facts["each"] - 1 :: facts["each"]]
+        if facts["mixed"] or len(facts["parts"]) < 4 or len(made) <= len(arrivals):
+            return None  # one bucket: nothing can go before the last gradient
+        per_pass = len(made) // len(arrivals)
+        for first, arrival in zip(made[::per_pass], arrivals, strict=False):
+            where = line(first, run)
+            if first.issued > arrival:
+                return (
+                    f"rank {part.rank} sent nothing before its last gradient was there; the first {first.name} is from"
+                    f" {where}: begin as soon as something is complete, so that it travels while backward computes the"
+                    f" rest{which}"
+                )
+            if not waits and first.waits and first.waits[0][0] < arrival:
+                return (
+                    f"rank {part.rank} waited for its first {first.name} while backward still had gradients to"
+                    f" compute, from {where}: begin it with async_op=True and wait at the end of backward"
+                )
         return None
 
     return rule

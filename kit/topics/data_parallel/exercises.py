@@ -6,7 +6,7 @@ from typing import Any
 
 from kit.grade.diagnose import not_divided, only_rank_zero
 from kit.grade.exercise import Case, Exercise
-from kit.grade.traffic import only, payload_at_most
+from kit.grade.traffic import collectives_at_most, only, payload_at_most, payload_in_all
 from kit.topics.data_parallel import mistakes
 from kit.topics.data_parallel.cases import FLOAT, STEPS, average_cases, bucket_cases, buckets, hook_cases, start_cases
 from kit.topics.data_parallel.diagnoses import (
@@ -21,8 +21,6 @@ from kit.topics.data_parallel.diagnoses import (
     part_differs,
     state_changed,
     still_own,
-    sums_at_most,
-    sums_in_all,
     tail_dropped,
     wrong_divisor,
     wrong_state,
@@ -34,8 +32,16 @@ SUMS = only(("all_reduce",), "all_reduce, which sums")
 # ---------------------------------------------------------------------------------------------------- equal start
 
 
+def _parts(case: Case) -> int:
+    return len(case.facts["parts"])
+
+
 def _state_bytes(case: Case) -> int:
     return case.size * FLOAT
+
+
+def _all_steps_bytes(case: Case) -> int:
+    return STEPS * _state_bytes(case)
 
 
 EQUAL_START = Exercise(
@@ -56,8 +62,8 @@ EQUAL_START = Exercise(
     diagnoses=(wrong_state, averaged_state, forgotten, part_differs("value")),
     traffic=(
         only(("broadcast",), "broadcast: one rank speaks, all others listen"),
-        sums_at_most(lambda case: len(case.facts["parts"]), "a tensor that two modules share is sent once"),
-        sums_in_all(_state_bytes, "every parameter and every buffer once"),
+        collectives_at_most(_parts, "a tensor that two modules share is sent once"),
+        payload_in_all(_state_bytes, "every parameter and every buffer once"),
     ),
     advice=(
         (
@@ -113,8 +119,8 @@ AVERAGE_GRADIENTS = Exercise(
     diagnoses=(not_divided, wrong_divisor, only_rank_zero, still_own, part_differs("gradient")),
     traffic=(
         SUMS,
-        sums_at_most(lambda case: len(case.facts["parts"]), "one for each trained parameter; a shared one counts once"),
-        sums_in_all(_state_bytes, "every gradient goes once, frozen parameters have none"),
+        collectives_at_most(_parts, "one for each trained parameter; a shared one counts once"),
+        payload_in_all(_state_bytes, "every gradient goes once, frozen parameters have none"),
     ),
     advice=(NO_GRADIENT,),
     errors=ERRORS,
@@ -163,12 +169,12 @@ AVERAGING_HOOKS = Exercise(
     ),
     traffic=(
         SUMS,
-        sums_at_most(
-            lambda case: len(case.facts["parts"]),
+        collectives_at_most(
+            _parts,
             "one for each trained parameter and step; a parameter that two modules share has one hook",
             _too_often,
         ),
-        sums_in_all(lambda case: STEPS * case.size * FLOAT, "every gradient goes once in a step"),
+        payload_in_all(_all_steps_bytes, "every gradient goes once in a step"),
     ),
     cost=(overlapped(waits=True),),
     advice=((r"waits in|never|finished without", "Every rank has to average in the same backward pass."),),
@@ -214,8 +220,8 @@ AVERAGE_IN_BUCKETS = Exercise(
             lambda case: max(case.facts["given"], FLOAT * max(size for _, size in case.facts["parts"])),
             "no bucket is larger than bucket_bytes, unless one gradient alone is",
         ),
-        sums_at_most(lambda case: STEPS * buckets(case), "one for each bucket, filled from the last parameter on"),
-        sums_in_all(lambda case: STEPS * case.size * FLOAT, "every gradient goes once in a step, without padding"),
+        collectives_at_most(lambda case: STEPS * buckets(case), "one for each bucket, from the last parameter on"),
+        payload_in_all(_all_steps_bytes, "every gradient goes once in a step, without padding"),
     ),
     cost=(overlapped(waits=False, which=", and fill buckets from the last parameter, whose gradient comes first"),),
     advice=(

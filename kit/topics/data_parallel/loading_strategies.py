@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from kit.gpt.data import Batch, Tokens, batches, random_batches
 from kit.gpt.shards import ITEM, Shards, open_shards, part_of, shard_paths
-from kit.tables import text_table
+from kit.tables import Rows, Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -191,9 +191,9 @@ class Row:
     repeated: float  # the part of all tokens read that some rank had read before
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A row for each strategy. `str()` is a table with a sentence for each."""
+@dataclass(frozen=True, repr=False)
+class Comparison(Table):
+    """A row for each strategy, read as a table with a sentence for each."""
 
     rows: tuple[Row, ...]
     steps: int
@@ -206,13 +206,11 @@ class Comparison:
             raise ValueError(f"{strategy!r} was not run: choose from {', '.join(row.strategy for row in self.rows)}")
         return found[0]
 
-    def __str__(self) -> str:
+    def table(self) -> tuple[str, Rows, Sequence[str]]:
         head = ("way", "read by each rank", "sent by each rank", "read again", "wait for a batch")
         title = f"{len(self.rows[0].waited)} ranks, {self.steps} steps; bytes of all steps, waits of one"
         meanings = [f"{row.strategy}: {STRATEGIES[row.strategy].meaning}." for row in self.rows]
-        return text_table(title, [head, *(_cells(row) for row in self.rows)], [*meanings, *self.notes])
-
-    __repr__ = __str__
+        return title, [head, *(_cells(row) for row in self.rows)], [*meanings, *self.notes]
 
 
 def measure_loading(

@@ -19,7 +19,7 @@ def overlap_panel(measured: Measured | Mapping[str, Measured], step: int = -1, a
     return FigurePanel("Overlap of computing and communication", overlap_figure(measured, step), about=about)
 
 
-@shown.plot_of(Scaling)
+@shown.plot.of(Scaling)
 def scaling_panel(measured: Scaling, predicted: Scaling | None = None) -> FigurePanel:
     """Tokens per second and efficiency over ranks, with what `predicted` says."""
     return FigurePanel(f"{measured.mode.capitalize()} scaling", scaling_figure(measured, predicted))

@@ -22,7 +22,7 @@ from kit.gpt.data import Batch
 from kit.gpt.model import GPT, GPTConfig
 from kit.gpt.train import Wrap, training
 from kit.run.options import Options
-from kit.tables import html_table, text_table
+from kit.tables import Rows, Table
 from kit.topics.data_parallel.cost import predicted_overlap
 from kit.topics.data_parallel.reference import BucketedDDP
 from kit.trace.text import counted, time_text
@@ -59,9 +59,9 @@ class Point:
         return self.tokens / self.seconds
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """A curve from few ranks to many. `str()` is a table, a notebook shows it as one."""
+@dataclass(frozen=True, repr=False)
+class Scaling(Table):
+    """A curve from few ranks to many, read as a table."""
 
     mode: Mode
     points: tuple[Point, ...]  # fewest ranks first
@@ -164,31 +164,22 @@ class Scaling:
         """Tokens per second and efficiency over ranks, with what `predicted` says; words outside a notebook."""
         return shown.plot(self, predicted)
 
-    def __str__(self) -> str:
-        return text_table(self._title(), self._rows(), (self.machine(), *self.notes))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return html_table(self._title(), self._rows(), (self.machine(), *self.notes))
-
-    def _title(self) -> str:
+    def table(self) -> tuple[str, Rows, Sequence[str]]:
         shared = "one batch shared by all ranks" if self.mode == "strong" else "the same batch for each rank"
-        return f"{'Predicted' if self.predicted else 'Measured'} {self.mode} scaling: {shared}"
-
-    def _rows(self) -> list[list[str]]:
-        head = ["ranks", "tokens/step", "step", "tokens/s", "speed-up", "efficiency"]
-        return [head] + [
-            [
+        title = f"{'Predicted' if self.predicted else 'Measured'} {self.mode} scaling: {shared}"
+        rows = [
+            (
                 str(point.ranks),
                 f"{point.tokens:,}",
                 time_text(point.seconds),
                 f"{point.tokens_per_second:,.0f}",
                 f"{self.speedup(point):.2f}",
                 f"{self.efficiency(point):.0%}",
-            ]
+            )
             for point in self.points
         ]
+        head = ("ranks", "tokens/step", "step", "tokens/s", "speed-up", "efficiency")
+        return title, [head, *rows], (self.machine(), *self.notes)
 
 
 def measure_scaling(

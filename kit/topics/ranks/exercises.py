@@ -11,8 +11,9 @@ from kit.grade import inputs
 from kit.grade.diagnose import nothing_returned, only_rank_zero, same_everywhere
 from kit.grade.exercise import Case, Exercise, Run
 from kit.grade.traffic import collectives_at_most, only, silent
-from kit.grade.words import counted, the_ranks
+from kit.grade.words import counted
 from kit.topics.ranks import mistakes
+from kit.trace.text import named
 
 LAB = "00_ranks"
 COLLECTIVES = ("all_reduce", "reduce", "gather", "all_gather", "broadcast", "barrier")
@@ -69,7 +70,7 @@ def _uncovered(run: Run, expected: Sequence[Any]) -> str | None:
         )
     shared = next((item for item, ranks in enumerate(owners) if len(ranks) > 1), None)
     if shared is not None:
-        return f"item {shared} belongs to {the_ranks(owners[shared])} at once: a share ends where the next one starts"
+        return f"item {shared} belongs to {named(owners[shared])} at once: a share ends where the next one starts"
     return None
 
 
@@ -139,7 +140,7 @@ def _one_voice(run: Run) -> str | None:
     lines = [_printed(run, rank) for rank in range(run.case.world)]
     loud = [rank for rank in range(1, run.case.world) if lines[rank]]
     if loud:
-        return f"{the_ranks(loud)} printed too ({lines[loud[0]][0]!r}): only rank 0 speaks"
+        return f"{named(loud)} printed too ({lines[loud[0]][0]!r}): only rank 0 speaks"
     if len(lines[0]) != 1:
         return (
             f"rank 0 printed {counted(len(lines[0]), 'line')}: one line is asked for, 'mean loss {_mean(run.case):.4f}'"

@@ -22,14 +22,5 @@ if TYPE_CHECKING:
     from kit.topics.zero.reference import ZeroStage3 as ZeroStage3
     from kit.topics.zero.reference.adamw import adamw_ as adamw_
 
-if not TYPE_CHECKING:  # loaded on first use: a rank that imports a submodule must not load the rest
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "cost": "FP32 MIXED MODELS fewest_nodes fitting fitting_table layer_in_hand model_state",
-            "figures": "last_step",
-            "panel": "stages_panel",
-            "reference": "ZeroStage1 ZeroStage2 ZeroStage3",
-            "reference.adamw": "adamw_",
-        },
-    )
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(__name__)

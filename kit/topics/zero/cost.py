@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kit.cost.machines import POLARIS, Machine
 from kit.cost.training import STAGES
-from kit.tables import html_table, text_table
+from kit.tables import Rows, Table
 from kit.trace.text import counted
 
 
@@ -169,31 +169,21 @@ def fewest_nodes(model: Model, stage: int, machine: Machine = POLARIS, precision
     return low
 
 
-@dataclass(frozen=True)
-class FittingTable:
-    """The fewest nodes by model and stage. `str()` is a table, a notebook shows it as one."""
+@dataclass(frozen=True, repr=False)
+class FittingTable(Table):
+    """The fewest nodes by model and stage, read as a table."""
 
     machine: Machine
     models: tuple[Model, ...]
     nodes: tuple[tuple[int | None, ...], ...]  # by model, then by stage 0 to 3
 
-    def __str__(self) -> str:
-        return text_table(self._title(), self._rows())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return html_table(self._title(), self._rows())
-
-    def _title(self) -> str:
+    def table(self) -> tuple[str, Rows, Sequence[str]]:
         one = self.machine.accelerator
         each = f"{self.machine.per_node} x {one.name}, {one.memory / 2**30:g} GiB each"
-        return f"Fewest nodes of {self.machine.name} ({each}) for weights, gradients and optimizer"
-
-    def _rows(self) -> list[list[str]]:
+        title = f"Fewest nodes of {self.machine.name} ({each}) for weights, gradients and optimizer"
         head = ["model", "data parallel", *(f"stage {stage}" for stage in STAGES[1:])]
         cells = [["never" if count is None else counted(count, "node") for count in row] for row in self.nodes]
-        return [head, *([model.name, *row] for model, row in zip(self.models, cells, strict=True))]
+        return title, [head, *([model.name, *row] for model, row in zip(self.models, cells, strict=True))], ()
 
 
 def fitting_table(

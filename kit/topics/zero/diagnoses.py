@@ -178,8 +178,8 @@ def remembers_its_shard(run: Run) -> str | None:
     for rank, arguments in enumerate(run.after):
         kept = sum(x.numel() for x in arguments[-1]["kept"])
         if kept > enough + 2:  # a step, and a rate, as tensors
-            made = collectives(run, rank)
-            where = f", from {line(made[0], run.trace, run.file)}" if made else ""
+            made = collectives(run.trace.ranks[rank])
+            where = f", from {line(made[0], run)}" if made else ""
             return (
                 f"rank {rank} remembers {counted(kept, 'element')} from step to step where {enough} are enough: two"
                 f" moments of its own shard, P/n each{where}. Where every rank steps the whole vector, nothing of the"
@@ -265,8 +265,8 @@ def frees(run: Run) -> str | None:
     for rank, arguments in enumerate(run.after):
         most, left = arguments[-1]["most"], arguments[-1]["left"]
         if most > largest or left:
-            made = collectives(run, rank)
-            where = line(made[-1], run.trace, run.file)
+            made = collectives(run.trace.ranks[rank])
+            where = line(made[-1], run)
             what = (
                 f"rank {rank} has {size(most * FLOAT)} of whole weights at once where {size(largest * FLOAT)}, the"
                 f" largest layer, are enough (gathered at {where})"

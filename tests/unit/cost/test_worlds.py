@@ -10,7 +10,8 @@ import pytest
 from kit.cost import network, predicted_trace, worlds
 from kit.cost.schedules import SCHEDULES
 from kit.cost.worlds import World, simulated
-from kit.plot import svg, timeline_figure
+from kit.plot.render_svg import svg
+from kit.plot.timeline import timeline_figure
 from tests.topics.collectives import traffic
 
 A, B = 1e-5, 1e9

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kit.grade import NotAttempted, Verdict, check, discovery, exercise, solution
-from kit.grade.answers import solution_of
-from kit.grade.checker import Unattempted, attempt, watched
+from kit.grade import discovery
+from kit.grade.answers import NotAttempted, exercise, solution_of
+from kit.grade.checker import Unattempted, attempt, check, watched
 from kit.grade.exercise import Case
-from kit.grade.verdict import latest
+from kit.grade.hints import solution
+from kit.grade.verdict import Verdict, latest
 from tests.unit.grade.made import Failed, operation, run, serial_runner
 
 

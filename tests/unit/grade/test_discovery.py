@@ -13,7 +13,8 @@ import pytest
 
 from kit import resources
 from kit.cli.new import new
-from kit.grade import Exercise, Mistake, answers, discovery
+from kit.grade import answers, discovery
+from kit.grade.exercise import Exercise, Mistake
 
 
 def test_every_shipped_notebook_is_a_lab_and_its_exercises_name_it() -> None:

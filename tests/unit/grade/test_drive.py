@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit.grade import NotAttempted
+from kit.grade.answers import NotAttempted
 from kit.grade.checker import Trouble, Unattempted, attempt, watched
 from kit.grade.exercise import Case
 from kit.trace.facts import Failure, Place, Position, RankState

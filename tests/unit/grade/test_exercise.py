@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from kit.grade import NotAttempted, answers, discovery, exercise, hint, hints, solution
-from kit.grade.answers import exercise_of, solution_of
+from kit.grade import answers, discovery, hints
+from kit.grade.answers import NotAttempted, exercise, exercise_of, solution_of
+from kit.grade.hints import hint, solution
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ import pytest
 from kit.panels.embed import FigureView
 from kit.panels.figure import Choice, FigurePanel, FigureSwitch
 from kit.panels.results import bandwidth_panel
-from kit.plot import bandwidth_figure, timeline_figure
+from kit.plot.bandwidth import bandwidth_figure
+from kit.plot.timeline import timeline_figure
 from tests.traces import example
 from tests.unit.panels.test_still import picture_of
 from tests.unit.plot.gallery import FIGURES

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kit.plot import bandwidth_figure, memory_figure, timeline_figure, traffic_figure
+from kit.plot.bandwidth import bandwidth_figure
 from kit.plot.figure import Figure
+from kit.plot.memory import memory_figure
+from kit.plot.timeline import timeline_figure
+from kit.plot.traffic import traffic_figure
 from kit.topics.data_parallel.figures import loss_figure, overlap_figure, scaling_figure
 from kit.topics.zero.figures import stage_figures
 from tests.topics.data_parallel.unit import test_loss_figure, test_overlap_figure, test_scaling_figure

@@ -6,15 +6,20 @@ import re
 from collections.abc import Callable, Iterator
 from xml.etree import ElementTree as xml
 
-from kit import plot
+from kit.plot.messages import messages_html
+from kit.plot.render_svg import html
+from kit.plot.source import source_html
+from kit.plot.tensors import tensors_html
+from kit.plot.timeline import timeline_figure
+from kit.plot.words import words_html
 from kit.trace.trace import Trace
 
 VIEWS: dict[str, Callable[[Trace, int], str]] = {
-    "source": plot.source_html,
-    "tensors": plot.tensors_html,
-    "messages": plot.messages_html,
-    "time": lambda trace, position: plot.html(plot.timeline_figure(trace, position)),
-    "words": plot.words_html,
+    "source": source_html,
+    "tensors": tensors_html,
+    "messages": messages_html,
+    "time": lambda trace, position: html(timeline_figure(trace, position)),
+    "words": words_html,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kit.cost.link import formula_of
 from kit.cost.sweep import Row, Sweep
-from kit.plot import bandwidth_figure
+from kit.plot.bandwidth import bandwidth_figure
 from kit.plot.figure import DASHED, Axes, Dots, Figure, Line, Segments
 
 LINK = (5e-5, 1e9)

@@ -9,6 +9,9 @@ import pytest
 
 from kit import plot
 from kit.plot.palette import COMMUNICATE, COMPUTE, RANKS
+from kit.plot.style import stylesheet
+from kit.plot.tensors import tensors_html
+from kit.plot.words import words_html
 from kit.trace.trace import Trace
 from tests.traces import example
 from tests.unit.plot import scenes
@@ -72,12 +75,12 @@ def test_the_same_trace_gives_the_same_picture(view: str) -> None:
 def test_rows_for_all_ranks_at_every_position() -> None:
     trace = example.held_ring()
     for position in range(len(trace.positions)):
-        assert len(find(parse(plot.words_html(trace, position)), "ls-word")) == 5  # four ranks and the verdict
-        assert len(find(parse(plot.tensors_html(trace, position)), "ls-rank-row")) == 4
+        assert len(find(parse(words_html(trace, position)), "ls-word")) == 5  # four ranks and the verdict
+        assert len(find(parse(tensors_html(trace, position)), "ls-rank-row")) == 4
 
 
 def test_ranks_wear_rank_colours_and_work_wears_kinds() -> None:
-    sheet = plot.stylesheet()
+    sheet = stylesheet()
     for color in (*RANKS, COMPUTE, COMMUNICATE):
         assert sheet.count(color) == 1, f"{color} must be defined once and used by its name"
     trace = example.ring(4)

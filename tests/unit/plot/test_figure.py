@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kit.plot import BokehFigure, html, standalone, stylesheet, svg, timeline_figure
 from kit.plot.figure import HEADING, Axis, Boxes, Dots, Figure, Labels, Line, Segments, Stack, values
 from kit.plot.palette import paint, role_class
-from kit.plot.render_svg import FINE
+from kit.plot.render_bokeh import BokehFigure
+from kit.plot.render_svg import FINE, html, standalone, svg
+from kit.plot.style import stylesheet
+from kit.plot.timeline import timeline_figure
 from tests.traces import example
 from tests.unit.plot.gallery import FIGURES
 from tests.unit.plot.markup import classes, find, parse, tag, text

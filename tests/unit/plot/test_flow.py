@@ -5,8 +5,8 @@ import socket
 import mermaid
 import pytest
 
-from kit.plot import flowchart
 from kit.plot.diagram import quoted
+from kit.plot.flow import flowchart
 from kit.trace.trace import Trace
 from tests.traces import example
 from tests.unit.plot import scenes

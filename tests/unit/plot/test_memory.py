@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kit.panels.results import memory_panel
-from kit.plot import memory_figure
 from kit.plot.figure import Axes, Figure, Line, Stack
-from kit.plot.memory import bytes_text
+from kit.plot.memory import bytes_text, memory_figure
 from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import Holdings
 from tests.unit.panels.test_still import picture_of

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kit.plot import messages_caption, messages_html, messages_svg, messages_words
 from kit.plot.exchange import exchange
+from kit.plot.messages import messages_caption, messages_html, messages_svg, messages_words
 from tests.traces import example
 from tests.unit.plot import scenes
 from tests.unit.plot.markup import classes, find, parse, rank_of, tag, text

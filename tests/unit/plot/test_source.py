@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kit.plot import source_height, source_html
-from kit.plot.source import LINE, _first_visible, extent, folded, function_html
+from kit.plot.source import LINE, _first_visible, extent, folded, function_html, source_height, source_html
 from kit.trace.facts import Place, Source
 from tests.traces import example
 from tests.unit.plot import scenes

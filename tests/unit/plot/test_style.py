@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from kit.plot import stylesheet
 from kit.plot.palette import RANKS, ROLES, contrast, role_class, text_on
-from kit.plot.style import standalone_style
+from kit.plot.style import standalone_style, stylesheet
 from tests.traces import example
 from tests.unit.plot import scenes
 from tests.unit.plot.markup import VIEWS

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kit.plot import tensor_names, tensors_height, tensors_html
 from kit.plot.cells import contributors, format_value
+from kit.plot.tensors import tensor_names, tensors_height, tensors_html
 from kit.plot.variables import default_name, item_label, split
 from tests.traces import example
 from tests.traces.builder import tensor

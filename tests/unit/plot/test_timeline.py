@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kit.plot import timeline_figure
 from kit.plot.figure import Axes, Boxes, Figure
-from kit.plot.timeline import round_step
+from kit.plot.timeline import round_step, timeline_figure
 from kit.trace.facts import RankTrace
 from tests.traces import example
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kit.plot import traffic_figure
 from kit.plot.figure import Axes, Boxes, Figure
+from kit.plot.traffic import traffic_figure
 from tests.traces import example
 
 

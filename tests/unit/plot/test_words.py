@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kit.plot import words_html, words_text
+from kit.plot.words import words_html, words_text
 from kit.trace.facts import Output
 from tests.traces import example
 from tests.unit.plot import scenes

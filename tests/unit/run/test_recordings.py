@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit.grade.record import BUDGET
+from kit.grade.lab_recordings import BUDGET
 from kit.resources import assets, labs
 from kit.run.recordings.index import FILE, load
 from kit.trace.trace import Trace

@@ -5,7 +5,7 @@ import socket
 import mermaid
 import pytest
 
-from kit.plot import Diagram
+from kit.plot.diagram import Diagram
 from kit.topics.collectives.figures import COLLECTIVES, collective, collective_chart
 from tests.unit.plot.markup import parse, tag, text
 from tests.unit.plot.mermaid_rules import check_flow_chart

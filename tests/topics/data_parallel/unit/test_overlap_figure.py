@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kit.plot import html
 from kit.plot.figure import Axes, Boxes, Figure, Labels, Segments
+from kit.plot.render_svg import html
 from kit.topics.data_parallel.figures import overlap_figure
 from kit.topics.data_parallel.figures.overlap import room
 from kit.topics.data_parallel.panels import overlap_panel
