@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kit.plot.diagram import Diagram, flow_script, quoted
-from kit.plot.markup import escape
+from kit.plot.diagram import NOBODY, Diagram, FlowScript, rank_look, subscript, svg_curve, svg_page, svg_text
 from kit.plot.palette import INK, PAGE, PAPER, UNKNOWN, rank_color, text_on
 
 if TYPE_CHECKING:
-    from mermaid.flowchart import Link, Node
+    from mermaid.flowchart import Node
 
 Row = tuple["Piece", ...]
 
 _ROW, _TOP, _EDGE = 34, 30, 8  # px: a rank, the line of headings, around the drawing
 _LETTER, _LEAST = 6.6, 44  # px: a letter of a piece, a piece at least
 _HUB, _ARROWS = 96, 44  # px: the operation, the arrows on each side of it
-_SUM = "#e7e9ec"  # a sum of all ranks belongs to no rank: a neutral fill
 _QUIET = "#59636e"  # headings, on paper
 
 
@@ -62,10 +60,10 @@ def _collectives(n: int, root: int) -> tuple[Collective, ...]:
     every = tuple(range(n))
     nothing: tuple[Row, ...] = ((),) * n
     x = Piece("x", (root,))
-    all_x = tuple(Piece(f"x{_sub(r)}", (r,)) for r in every)  # whose tensor
-    dealt = tuple(Piece(f"x{_sub(r)}", (root,)) for r in every)  # all the root's
+    all_x = tuple(Piece(f"x{subscript(r)}", (r,)) for r in every)  # whose tensor
+    dealt = tuple(Piece(f"x{subscript(r)}", (root,)) for r in every)  # all the root's
     own = tuple((piece,) for piece in all_x)
-    chunks = tuple(tuple(Piece(f"x{_sub(r)}[{j}]", (r,)) for j in every) for r in every)  # by rank, then by chunk
+    chunks = tuple(tuple(Piece(f"x{subscript(r)}[{j}]", (r,)) for j in every) for r in every)  # by rank, then by chunk
     total = Piece("Σ x", every)
     sent = Piece("x", (0,))
 
@@ -96,10 +94,6 @@ def _collectives(n: int, root: int) -> tuple[Collective, ...]:
     )  # fmt: skip
 
 
-def _sub(number: int) -> str:
-    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
 COLLECTIVES = tuple(each.name for each in _collectives(2, 0))
 
 
@@ -123,52 +117,36 @@ def _words(shown: Collective) -> str:
 
 
 def _script(shown: Collective, text: str) -> str:
-    from mermaid.flowchart import Node
+    chart = FlowScript()
+    # paper of their own: what JupyterLab has drawn stays as it is when a reader turns the theme
+    block = f"fill:{PAGE['soft'].light},stroke:{UNKNOWN},stroke-width:1px,color:{INK}"
+    nothing = f"fill:none,stroke:none,color:{INK}"
 
-    styles, classes = {_BLOCK, _NOTHING}, {"class op block"}
-    operation = Node("op", quoted(f"{shown.name} · {shown.does}"), "stadium-shape")
-    left: list[Node] = []
-    right: list[Node] = []
-    links: list[Link] = []
-    for side, rows, nodes in (("b", shown.before, left), ("a", shown.after, right)):
+    def side(letter: str, rows: tuple[Row, ...]) -> list[Node]:
+        nodes = []
         for rank, row in enumerate(rows):
-            inner = []
-            for i, piece in enumerate(row):
-                key = f"{side}{rank}p{i}"
-                style = _style(piece)
-                styles.add(style)
-                classes.add(f"class {key} {style.split()[1]}")
-                inner.append(Node(key, quoted(piece.label)))
-            if not row:  # a box without anything in it would be drawn as a node and lose its place among the others
-                inner.append(Node(f"{side}{rank}p", "–"))
-                classes.add(f"class {side}{rank}p nothing")
-            nodes.append(Node(f"{side}{rank}", f"rank {rank}", "round-edge", sub_nodes=inner, direction="TB"))
-            classes.add(f"class {side}{rank} block")
+            name = f"{letter}{rank}"
+            inner = [chart.node(f"{name}p{i}", piece.label, *_look(piece)) for i, piece in enumerate(row)]
+            # a box without anything in it would be drawn as a node and lose its place among the others
+            inner = inner or [chart.node(f"{name}p", "–", "nothing", nothing, "normal")]
+            nodes.append(chart.node(name, f"rank {rank}", "block", block, sub_nodes=inner, direction="TB"))
+        return nodes
+
+    left, right = side("b", shown.before), side("a", shown.after)
+    operation = chart.node("op", f"{shown.name} · {shown.does}", "block", block, "stadium-shape")
+    chart.nodes += [*left, operation, *right]
     for rank, node in enumerate(left):
-        links.append(_link(node, operation, rank in shown.sources))
+        chart.link(node, operation, "normal" if rank in shown.sources else "hidden")
     for rank, node in enumerate(right):
-        links.append(_link(operation, node, rank in shown.targets))
-    title = f"{shown.name} over {len(shown.before)} ranks"
-    return flow_script([*left, operation, *right], links, "LR", title, text, styles, classes)
+        chart.link(operation, node, "normal" if rank in shown.targets else "hidden")
+    return chart.script(f"{shown.name} over {len(shown.before)} ranks", text)
 
 
-# paper of their own: what JupyterLab has drawn stays as it is when a reader turns the theme
-_NOTHING = f"classDef nothing fill:none,stroke:none,color:{INK}"
-_BLOCK = f"classDef block fill:{PAGE['soft'].light},stroke:{UNKNOWN},stroke-width:1px,color:{INK}"
-
-
-def _link(start: Node, end: Node, drawn: bool) -> Link:
-    """An arrow, or what keeps two boxes in order: a hidden link with an arrow head does not parse."""
-    from mermaid.flowchart import Link
-
-    return Link(start, end, "normal") if drawn else Link(start, end, "hidden", head_right="none")
-
-
-def _style(piece: Piece) -> str:
+def _look(piece: Piece) -> tuple[str, str, str]:
+    """The class of a piece, what it looks like, and its shape."""
     if len(piece.origins) == 1:
-        color = rank_color(piece.origins[0])
-        return f"classDef from{piece.origins[0]} fill:{color},stroke:{color},color:{text_on(color)}"
-    return f"classDef total fill:{_SUM},stroke:{UNKNOWN},color:{INK}"
+        return f"from{piece.origins[0]}", rank_look(piece.origins[0]), "normal"
+    return "total", f"fill:{NOBODY},stroke:{UNKNOWN},color:{INK}", "normal"
 
 
 def _svg(shown: Collective, text: str) -> str:
@@ -181,9 +159,9 @@ def _svg(shown: Collective, text: str) -> str:
     left, right, centre = _EDGE, width - _EDGE - after, _EDGE + before + _ARROWS + _HUB / 2
     parts = [
         f'<rect width="{width:.0f}" height="{height}" rx="6" fill="{PAPER}"/>',
-        _text(left + before / 2, 18, "before"),
-        _text(centre, 18, shown.name, INK, "bold"),
-        _text(right + after / 2, 18, "after"),
+        svg_text(left + before / 2, 18, "before", _QUIET),
+        svg_text(centre, 18, shown.name, INK, "bold"),
+        svg_text(right + after / 2, 18, "after", _QUIET),
     ]
     for rank in range(n):
         y = _TOP + rank * _ROW
@@ -191,21 +169,17 @@ def _svg(shown: Collective, text: str) -> str:
         parts += [_box(left, y, rank, shown.before[rank], piece, before)]
         parts += [_box(right, y, rank, shown.after[rank], piece, after)]
         if rank in shown.sources:
-            parts.append(_line(left + before + 3, level, centre - _HUB / 2 - 1, middle, rank_color(rank)))
+            parts.append(svg_curve(left + before + 3, level, centre - _HUB / 2 - 1, middle, rank_color(rank)))
         if rank in shown.targets:
             only = shown.after[rank][0].origins if shown.after[rank] else ()
             color = rank_color(only[0]) if len(shown.sources) == 1 and only else UNKNOWN
-            parts.append(_line(centre + _HUB / 2 + 1, middle, right - 3, level, color))
+            parts.append(svg_curve(centre + _HUB / 2 + 1, middle, right - 3, level, color))
     parts.append(
         f'<rect x="{centre - _HUB / 2}" y="{middle - 14}" width="{_HUB}" height="28" rx="14" '
-        f'fill="{_SUM}" stroke="{UNKNOWN}"/>'
+        f'fill="{NOBODY}" stroke="{UNKNOWN}"/>'
     )
-    parts.append(_text(centre, middle + 4, shown.does, INK))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-        f'height="{height}" role="img" aria-label="{escape(text)}" font-family="system-ui, DejaVu Sans, sans-serif">'
-        f"<title>{escape(text)}</title>{''.join(parts)}</svg>"
-    )
+    parts.append(svg_text(centre, middle + 4, shown.does, INK))
+    return svg_page(width, height, text, parts)
 
 
 def _widths(shown: Collective) -> tuple[float, float, float]:
@@ -223,10 +197,10 @@ def _box(x: float, y: float, rank: int, row: Row, piece: float, box: float) -> s
         f'<rect x="{x + 0.5}" y="{y + 0.5}" width="{box - 1:.1f}" height="{high - 1}" rx="5" fill="none" '
         f'stroke="{UNKNOWN}" stroke-opacity=".5"/>',
         f'<circle cx="{x + 15}" cy="{y + high / 2}" r="8.5" fill="{color}"/>',
-        _text(x + 15, y + high / 2 + 3.8, str(rank), text_on(color), "bold"),
+        svg_text(x + 15, y + high / 2 + 3.8, str(rank), text_on(color), "bold"),
     ]
     for i, held in enumerate(row):
-        fill = rank_color(held.origins[0]) if len(held.origins) == 1 else _SUM
+        fill = rank_color(held.origins[0]) if len(held.origins) == 1 else NOBODY
         left = x + 30 + i * (piece + 3)
         parts.append(
             f'<rect x="{left:.1f}" y="{y + 5}" width="{piece:.1f}" height="{high - 10}" rx="3" fill="{fill}"/>'
@@ -234,7 +208,7 @@ def _box(x: float, y: float, rank: int, row: Row, piece: float, box: float) -> s
         if len(held.origins) > 1:
             parts += _stripes(held, left, y + high - 8, piece)
         at = y + high / 2 + 3.4 - (1.5 if len(held.origins) > 1 else 0)
-        parts.append(_text(left + piece / 2, at, held.label, text_on(fill)))
+        parts.append(svg_text(left + piece / 2, at, held.label, text_on(fill)))
     return "".join(parts)
 
 
@@ -245,20 +219,3 @@ def _stripes(piece: Piece, left: float, y: float, wide: float) -> list[str]:
         f'<rect x="{left + i * each:.1f}" y="{y:.1f}" width="{each:.1f}" height="3" fill="{rank_color(origin)}"/>'
         for i, origin in enumerate(piece.origins)
     ]
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, color: str) -> str:
-    """A curve that leaves and arrives level, with its own head."""
-    bend = (x2 - x1) * 0.5
-    tip = x2 - 6
-    return (
-        f'<path d="M{x1:.1f} {y1:.1f} C{x1 + bend:.1f} {y1:.1f} {tip - bend:.1f} {y2:.1f} {tip:.1f} {y2:.1f}" '
-        f'fill="none" stroke="{color}" stroke-width="1.6"/><path d="M{x2:.1f} {y2:.1f} l-7 -3.5 v7 z" fill="{color}"/>'
-    )
-
-
-def _text(x: float, y: float, text: str, fill: str = _QUIET, weight: str = "normal") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" font-size="11" font-weight="{weight}" fill="{fill}">'
-        f"{escape(text)}</text>"
-    )

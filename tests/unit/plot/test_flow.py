@@ -57,7 +57,7 @@ def test_the_flow_changes_only_when_the_operation_does() -> None:
 
 
 def test_labels_survive_what_learners_write() -> None:
-    assert quoted('a"<b>`c`#1\nd|e') == "a#quot;#lt;b#gt;#96;c#96;#35;1 d#124;e"
+    assert quoted('a"<b>`c`#1\nd|e') == "a#34;#60;b#62;#96;c#96;#35;1 d#124;e"
 
 
 def test_a_description_stays_on_one_line() -> None:

@@ -8,20 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Literal
 
-from kit.plot.diagram import Diagram, flow_script, quoted
-from kit.plot.markup import escape
+from kit.plot.diagram import NOBODY, Diagram, FlowScript, subscript, svg_curve, svg_page, svg_text
 from kit.plot.moment import pending, position_at, standing
 from kit.plot.palette import INK, UNKNOWN, rank_color, text_on
 from kit.trace.text import canonical
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from mermaid.flowchart import Link, Node
+    from mermaid.flowchart import Node
 
 Kind = Literal["each", "one", "all"]  # a box on every rank, on rank 0 alone, one for all of them
-SUM = "#e7e9ec"  # what belongs to no rank: a neutral fill
 MOST = 8
 
 
@@ -184,45 +183,35 @@ def ranks_of(stage: Stage, world: int) -> range:
 
 
 def label_of(stage: Stage, rank: int) -> str:
-    subscript = str(rank).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-    return stage.label.replace("{r}", subscript).replace("{i}", str(rank))
+    return stage.label.replace("{r}", subscript(rank)).replace("{i}", str(rank))
 
 
 def _script(chart: Chart, world: int, now: str | None, text: str) -> str:
-    from mermaid.flowchart import Link, Node
-
-    nodes: list[list[Node]] = []
-    links: list[Link] = []
-    styles: set[str] = set()
-    classes: set[str] = set()
-    for column, stage in enumerate(chart.stages):
-        own = []
-        for rank in ranks_of(stage, world):
-            name = f"s{column}r{rank}"
-            in_hand = stage.step == now
-            text_of = label_of(stage, rank) if stage.kind == "all" else f"rank {rank}: {label_of(stage, rank)}"
-            mark = "▶ " if in_hand else ""
-            own.append(Node(name, quoted(mark + text_of), "stadium-shape" if stage.kind == "all" else "round-edge"))
-            kind, style = _style(stage, rank, in_hand, now is not None)
-            styles.add(f"classDef {kind} {style}")
-            classes.add(f"class {name} {kind}")
-        nodes.append(own)
-    for left, right in zip(nodes, nodes[1:], strict=False):
-        pairs = zip(left, right, strict=True) if len(left) == len(right) else ((a, b) for a in left for b in right)
-        links += [Link(a, b) for a, b in pairs]
-    flat = [node for own in nodes for node in own]
-    return flow_script(flat, links, "LR", f"{chart.title}, {world} ranks", text, styles, classes)
+    drawing = FlowScript()
+    columns = [
+        [_node(drawing, f"s{column}r{rank}", stage, rank, stage.step == now, now is not None) for rank in own]
+        for column, (stage, own) in enumerate((stage, ranks_of(stage, world)) for stage in chart.stages)
+    ]
+    drawing.nodes = [node for column in columns for node in column]
+    for left, right in pairwise(columns):
+        for a, b in zip(left, right, strict=True) if len(left) == len(right) else product(left, right):
+            drawing.link(a, b)
+    return drawing.script(f"{chart.title}, {world} ranks", text)
 
 
-def _style(stage: Stage, rank: int, in_hand: bool, some: bool) -> tuple[str, str]:
-    """(name, definition) of a class: the rank's colour, a thick rim in hand, faint beside something in hand."""
-    fill = SUM if stage.kind == "all" else rank_color(rank)
-    stroke = UNKNOWN if in_hand or stage.kind == "all" else fill
-    style = f"fill:{fill},stroke:{stroke},color:{INK if stage.kind == 'all' else text_on(fill)}"
-    name = "hub" if stage.kind == "all" else f"rank{rank}"
+def _node(drawing: FlowScript, key: str, stage: Stage, rank: int, in_hand: bool, some: bool) -> Node:
+    """A box in the rank's colour, with a thick rim in hand, faint beside something in hand."""
+    for_all = stage.kind == "all"
+    fill = NOBODY if for_all else rank_color(rank)
+    rim = UNKNOWN if in_hand or for_all else fill
+    look = f"fill:{fill},stroke:{rim},color:{INK if for_all else text_on(fill)}"
+    wears = "hub" if for_all else f"rank{rank}"
     if in_hand:
-        return f"{name}now", f"{style},stroke-width:4px"
-    return (f"{name}faint", f"fill:{fill},stroke:{stroke},color:{UNKNOWN},fill-opacity:0.12") if some else (name, style)
+        wears, look = f"{wears}now", f"{look},stroke-width:4px"
+    elif some:
+        wears, look = f"{wears}faint", f"fill:{fill},stroke:{rim},color:{UNKNOWN},fill-opacity:0.12"
+    label = label_of(stage, rank) if for_all else f"rank {rank}: {label_of(stage, rank)}"
+    return drawing.node(key, f"{'▶ ' * in_hand}{label}", wears, look, "stadium-shape" if for_all else "round-edge")
 
 
 # ------------------------------------------------------------------------------------------ the same as SVG
@@ -240,7 +229,8 @@ def _svg(world: int, columns: Sequence[Column], rows: Sequence[Sequence[int]], t
     gap = min(_GAP, (_MOST - _RANK - _EDGE - sum(wide)) / max(1, len(columns) - 1))
     left = [_RANK + sum(wide[:i]) + gap * i for i in range(len(columns))]
     width, height = round(left[-1] + wide[-1] + _EDGE), _TOP + world * _ROW + 4
-    parts = [_rank(rank) for rank in range(world)]
+    levels = [_middle("each", rank, world) + 4 for rank in range(world)]
+    parts = [svg_text(2, y, f"rank {rank}", size=10, anchor="start") for rank, y in enumerate(levels)]
     for i in range(1, len(columns)):
         alpha = 1.0 if not some or columns[i][2] else _FAINT
         parts += _arrows(
@@ -248,10 +238,10 @@ def _svg(world: int, columns: Sequence[Column], rows: Sequence[Sequence[int]], t
         )
     for (title, kind, now, labels), x, w, own in zip(columns, left, wide, rows, strict=True):
         mark = "▶ " if now else ""
-        parts.append(_text(x + w / 2, 14, mark + title, weight="bold" if now else "normal"))
+        parts.append(svg_text(x + w / 2, 14, mark + title, weight="bold" if now else "normal", size=10))
         for rank, label in zip(own, labels, strict=True):
             y = _middle(kind, rank, world)
-            fill = SUM if kind == "all" else rank_color(rank)
+            fill = NOBODY if kind == "all" else rank_color(rank)
             rim = UNKNOWN if now or kind == "all" else fill
             faint = some and not now  # an outline with its text
             parts.append(
@@ -259,12 +249,8 @@ def _svg(world: int, columns: Sequence[Column], rows: Sequence[Sequence[int]], t
                 f'rx="{12 if kind == "all" else 4}" fill="{fill}" fill-opacity="{0.12 if faint else 1}" '
                 f'stroke="{rim}" stroke-width="{3 if now else 1}"/>'
             )
-            parts.append(_text(x + w / 2, y + 4, label, fill=UNKNOWN if faint else text_on(fill), size=11))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="{escape(text)}" font-family="system-ui, DejaVu Sans, sans-serif">'
-        f"<title>{escape(text)}</title>{''.join(parts)}</svg>"
-    )
+            parts.append(svg_text(x + w / 2, y + 4, label, fill=UNKNOWN if faint else text_on(fill)))
+    return svg_page(width, height, text, parts)
 
 
 def _width(title: str, labels: Sequence[str]) -> float:
@@ -277,11 +263,6 @@ def _middle(kind: str, rank: int, world: int) -> float:
     return _TOP + (world * _ROW / 2 if kind == "all" else rank * _ROW + _ROW / 2)
 
 
-def _rank(rank: int) -> str:
-    y = _TOP + rank * _ROW + _ROW / 2
-    return _text(2, y + 4, f"rank {rank}", anchor="start")
-
-
 def _arrows(
     before: Column,
     after: Column,
@@ -292,33 +273,9 @@ def _arrows(
     world: int,
     alpha: float,
 ) -> list[str]:
-    if len(sources) == len(targets):
-        pairs = list(zip(sources, targets, strict=True))
-    else:
-        pairs = [(a, b) for a in sources for b in targets]
     parts = []
-    for a, b in pairs:
+    for a, b in zip(sources, targets, strict=True) if len(sources) == len(targets) else product(sources, targets):
         y1, y2 = _middle(before[1], a, world), _middle(after[1], b, world)
         color = rank_color(a) if before[1] != "all" else rank_color(b) if after[1] != "all" else UNKNOWN
-        parts.append(_line(x1 + 3, y1, x2 - 2, y2, color, alpha))
+        parts.append(svg_curve(x1 + 3, y1, x2 - 2, y2, color, alpha))
     return parts
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, color: str, alpha: float) -> str:
-    """A curve that leaves and arrives level, with its own head."""
-    tip = x2 - 6
-    bend = (tip - x1) * 0.5
-    return (
-        f'<g opacity="{alpha}"><path d="M{x1:.1f} {y1:.1f} C{x1 + bend:.1f} {y1:.1f} {tip - bend:.1f} {y2:.1f} '
-        f'{tip:.1f} {y2:.1f}" fill="none" stroke="{color}" stroke-width="1.6"/>'
-        f'<path d="M{x2:.1f} {y2:.1f} l-7 -3.5 v7 z" fill="{color}"/></g>'
-    )
-
-
-def _text(
-    x: float, y: float, text: str, fill: str = UNKNOWN, weight: str = "normal", size: float = 10, anchor: str = "middle"
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size:g}" font-weight="{weight}" '
-        f'fill="{fill}">{escape(text)}</text>'
-    )
