@@ -10,3 +10,19 @@
 
 A check is handed a runner: how a function is run on k ranks. It knows neither clusters nor widgets.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit import lazy
+
+if TYPE_CHECKING:  # what a lab's author imports
+    from kit.grade.exercise import Case as Case
+    from kit.grade.exercise import Exercise as Exercise
+    from kit.grade.exercise import Mistake as Mistake
+    from kit.grade.exercise import Run as Run
+    from kit.grade.verdict import Verdict as Verdict
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(__name__)

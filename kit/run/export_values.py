@@ -15,6 +15,10 @@ SMALL = 64  # elements of a tensor that are still written out
 Reference = Callable[[Any], str]  # makes sure that the script defines a class or function; returns its name
 
 
+class _NoText(Exception):
+    """Nothing can be written that evaluates to a value."""
+
+
 def expression(value: Any, reference: Reference, seed: str = "0") -> str | None:
     """Text that evaluates to `value`, or None where there is none.
 
@@ -22,21 +26,10 @@ def expression(value: Any, reference: Reference, seed: str = "0") -> str | None:
     its shape and dtype, drawn with `seed` (text: '3', '3 + rank'). Layers of torch.nn begin with new weights. The text
     counts on the names torch and dist, and on torch's default device being the rank's.
     """
-    if value is None or value is Ellipsis or isinstance(value, str | bytes | complex | range):
-        return repr(value)
-    if isinstance(value, enum.Enum):
-        return f"{reference(type(value))}.{value.name}"
-    if isinstance(value, int | float):
-        return _number(value) if type(value) in (bool, int, float) else None
-    if type(value) in (list, tuple, set, frozenset, dict):
-        return _container(value, reference, seed)
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
-        return reference(value)
-    if type(value).__module__.split(".")[0] in ("torch", "numpy"):
-        return _torch(value, reference, seed)
-    if dataclasses.is_dataclass(value):
-        return _data_class(value, reference, seed)
-    return _torch(value, reference, seed)
+    try:
+        return _Writer(reference, seed).text(value)
+    except _NoText:
+        return None
 
 
 def is_drawn(text: str) -> bool:
@@ -44,70 +37,102 @@ def is_drawn(text: str) -> bool:
     return "manual_seed(" in text
 
 
+@dataclasses.dataclass(frozen=True)
+class _Writer:
+    reference: Reference
+    seed: str
+
+    def text(self, value: Any) -> str:
+        if value is None or value is Ellipsis or isinstance(value, str | bytes | complex | range):
+            return repr(value)
+        if isinstance(value, enum.Enum):
+            return f"{self.reference(type(value))}.{value.name}"
+        if type(value) in (bool, int, float):
+            return _number(value)
+        if type(value) in (list, tuple, set, frozenset, dict):
+            return self.container(value)
+        if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
+            return self.reference(value)
+        if dataclasses.is_dataclass(value) and type(value).__module__.split(".")[0] not in ("torch", "numpy"):
+            parts = {part.name: getattr(value, part.name) for part in dataclasses.fields(value) if part.init}
+            named = ", ".join(f"{name}={self.text(part)}" for name, part in parts.items())
+            return f"{self.reference(type(value))}({named})"
+        return self.of_torch(value)
+
+    def container(self, value: Any) -> str:
+        if type(value) is dict:
+            return f"{{{', '.join(f'{self.text(key)}: {self.text(item)}' for key, item in value.items())}}}"
+        parts = [self.text(item) for item in value]
+        inside = ", ".join(parts)
+        if type(value) is tuple:
+            return f"({inside},)" if len(parts) == 1 else f"({inside})"
+        if type(value) is list:
+            return f"[{inside}]"
+        if type(value) is set and parts:
+            return f"{{{inside}}}"
+        return f"{type(value).__name__}({f'[{inside}]' if parts else ''})"
+
+    def of_torch(self, value: Any) -> str:
+        import numpy as np
+        import torch
+        import torch.distributed as dist
+
+        match value:
+            case torch.nn.Parameter():
+                frozen = "" if value.requires_grad else ", False"
+                return f"torch.nn.Parameter({_tensor(value.data, self.seed)}{frozen})"
+            case torch.Tensor():
+                return _tensor(value.detach(), self.seed) + (".requires_grad_()" if value.requires_grad else "")
+            case torch.nn.Module():
+                return self.layer(value)
+            case torch.device():
+                return "torch.get_default_device()"
+            case torch.dtype():
+                return str(value)
+            case torch.Size():
+                return f"torch.Size({list(value)})"
+            case dist.ReduceOp.RedOpType():
+                return f"dist.ReduceOp.{value.name}"
+            case np.generic():
+                return self.text(value.item())
+            case np.ndarray() if value.dtype.kind in "biuf":
+                return f"{_tensor(torch.from_numpy(value.copy()), self.seed)}.cpu().numpy()"
+        raise _NoText
+
+    def layer(self, layer: Any) -> str:
+        """A layer of torch.nn as its constructor call, read off its repr and tried: the new one has the same shapes."""
+        import torch
+
+        kind = type(layer)
+        if getattr(torch.nn, kind.__name__, None) is not kind:
+            raise _NoText
+        if kind in (torch.nn.Sequential, torch.nn.ModuleList):
+            inside = ", ".join(self.text(child) for child in layer.children())
+            return (
+                f"torch.nn.Sequential({inside})" if kind is torch.nn.Sequential else f"torch.nn.ModuleList([{inside}])"
+            )
+        text = f"torch.nn.{layer!r}"
+        try:
+            call = ast.parse(text, mode="eval").body
+            if not isinstance(call, ast.Call):
+                raise _NoText
+            positional = [ast.literal_eval(node) for node in call.args]
+            named = {node.arg: ast.literal_eval(node.value) for node in call.keywords if node.arg}
+            again = kind(*positional, **named)
+        except (SyntaxError, ValueError, TypeError) as error:  # its repr is no call that its class takes
+            raise _NoText from error
+        if _shapes(layer) != _shapes(again):
+            raise _NoText
+        to = next((value.dtype for value in layer.parameters() if value.dtype != torch.float32), None)
+        return text if to is None else f"{text}.to({to})"
+
+
+def _shapes(layer: Any) -> dict[str, Any]:
+    return {name: value.shape for name, value in layer.state_dict().items()}
+
+
 def _number(value: float) -> str:
     return repr(value) if isinstance(value, int) or math.isfinite(value) else f'float("{value}")'
-
-
-def _container(value: Any, reference: Reference, seed: str) -> str | None:
-    if type(value) is dict:
-        keys = _all(value.keys(), reference, seed)
-        values = _all(value.values(), reference, seed)
-        return (
-            None
-            if keys is None or values is None
-            else f"{{{', '.join(map(': '.join, zip(keys, values, strict=True)))}}}"
-        )
-    parts = _all(value, reference, seed)
-    if parts is None:
-        return None
-    inside = ", ".join(parts)
-    if type(value) is tuple:
-        return f"({inside},)" if len(parts) == 1 else f"({inside})"
-    if type(value) is list:
-        return f"[{inside}]"
-    if type(value) is set and parts:
-        return f"{{{inside}}}"
-    return f"{type(value).__name__}({f'[{inside}]' if parts else ''})"
-
-
-def _all(values: Any, reference: Reference, seed: str) -> list[str] | None:
-    parts = [expression(value, reference, seed) for value in values]
-    return None if any(part is None for part in parts) else [part for part in parts if part is not None]
-
-
-def _data_class(value: Any, reference: Reference, seed: str) -> str | None:
-    fields = [field.name for field in dataclasses.fields(value) if field.init]
-    parts = _all([getattr(value, name) for name in fields], reference, seed)
-    if parts is None:
-        return None
-    return f"{reference(type(value))}({', '.join(f'{name}={part}' for name, part in zip(fields, parts, strict=True))})"
-
-
-def _torch(value: Any, reference: Reference, seed: str) -> str | None:
-    import numpy as np
-    import torch
-    import torch.distributed as dist
-
-    if isinstance(value, torch.nn.Parameter):
-        inner = _tensor(value.data, seed)
-        return f"torch.nn.Parameter({inner})" if value.requires_grad else f"torch.nn.Parameter({inner}, False)"
-    if isinstance(value, torch.Tensor):
-        return _tensor(value.detach(), seed) + (".requires_grad_()" if value.requires_grad else "")
-    if isinstance(value, torch.nn.Module):
-        return _layer(value, reference, seed)
-    if isinstance(value, torch.device):
-        return "torch.get_default_device()"
-    if isinstance(value, torch.dtype):
-        return str(value)
-    if isinstance(value, torch.Size):
-        return f"torch.Size({list(value)})"
-    if isinstance(value, dist.ReduceOp.RedOpType):
-        return f"dist.ReduceOp.{value.name}"
-    if isinstance(value, np.generic):
-        return expression(value.item(), reference, seed)
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return f"{_tensor(torch.from_numpy(value.copy()), seed)}.cpu().numpy()"
-    return None
 
 
 def _tensor(x: Any, seed: str) -> str:
@@ -132,33 +157,3 @@ def _tensor(x: Any, seed: str) -> str:
         return f"torch.randn({shape}, {drawn}).to(torch.get_default_device(), {dtype})"
     low, high = int(flat.min()), int(flat.max()) + 1
     return f"torch.randint({low}, {high}, {shape}, {drawn}).to(torch.get_default_device(), {dtype})"
-
-
-def _layer(layer: Any, reference: Reference, seed: str) -> str | None:
-    """A layer of torch.nn as its constructor call, read off its repr and tried: the new one has the same shapes."""
-    import torch
-
-    kind = type(layer)
-    if getattr(torch.nn, kind.__name__, None) is not kind:
-        return None
-    if kind in (torch.nn.Sequential, torch.nn.ModuleList):
-        parts = _all(layer.children(), reference, seed)
-        if parts is None:
-            return None
-        inside = ", ".join(parts)
-        return f"torch.nn.Sequential({inside})" if kind is torch.nn.Sequential else f"torch.nn.ModuleList([{inside}])"
-    text = f"torch.nn.{layer!r}"
-    try:
-        call = ast.parse(text, mode="eval").body
-        if not isinstance(call, ast.Call):
-            return None
-        positional = [ast.literal_eval(node) for node in call.args]
-        named = {node.arg: ast.literal_eval(node.value) for node in call.keywords if node.arg}
-        again = kind(*positional, **named)
-    except (SyntaxError, ValueError, TypeError):  # its repr is no call that its class takes
-        return None
-    shapes = {name: value.shape for name, value in layer.state_dict().items()}
-    if shapes != {name: value.shape for name, value in again.state_dict().items()}:
-        return None
-    to = next((value.dtype for value in layer.parameters() if value.dtype != torch.float32), None)
-    return text if to is None else f"{text}.to({to})"

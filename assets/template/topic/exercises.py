@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from kit.grade import inputs
+from kit.grade import Case, Exercise, Mistake, inputs
 from kit.grade.diagnose import input_changed, not_divided, nothing_returned
-from kit.grade.exercise import Case, Exercise, Mistake
 from kit.grade.traffic import calls, payload_at_most
 
 FLOAT = 4  # bytes of a float32
