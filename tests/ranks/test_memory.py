@@ -83,7 +83,7 @@ def test_an_account_changes_no_result(three: LiveRunner) -> None:
 
 def shard_by_hand() -> None:
     """ZeRO stage 1 with SGD's momentum: whole gradients, of which each rank remembers and steps one share."""
-    from kit.topics.zero.reference.flat import all_gather, flatten, reduce_scatter, unflatten
+    from kit.topics.zero.reference.by_hand import all_gather, flatten, reduce_scatter, unflatten
 
     torch.manual_seed(0)
     n, r = dist.get_world_size(), dist.get_rank()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kit.topics.zero.reference import ZeroStage1 as ZeroStage1
     from kit.topics.zero.reference import ZeroStage2 as ZeroStage2
     from kit.topics.zero.reference import ZeroStage3 as ZeroStage3
-    from kit.topics.zero.reference.adamw import adamw_ as adamw_
+    from kit.topics.zero.reference.by_hand import adamw_ as adamw_
 
 if not TYPE_CHECKING:
     __getattr__ = lazy.names(__name__)

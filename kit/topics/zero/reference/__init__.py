@@ -2,11 +2,11 @@
 
 To be read in this order:
 
-    by_hand      the three stages as plain functions, one screen each: no hooks, no buckets, no overlap
+    by_hand      all of it in one file: the three stages as plain functions, the shards and AdamW they are made of
     stages       ZeroStage1, ZeroStage2, ZeroStage3: the same for any module, while backward goes on
     optimizer    what the stages share: the face of torch.optim, sums under way, clipping, micro-batches
     flat         weights and gradients in flat buffers, all of them or this rank's shard
-    adamw        the formula, and the state of one shard
+    adamw        the state of one shard
     layers       which modules stage 3 gathers and frees together
     validation   what a person can do wrong, and what to do instead
 

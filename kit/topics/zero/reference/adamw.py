@@ -1,4 +1,4 @@
-"""AdamW: the formula, and what one rank remembers to apply it to its shard."""
+"""AdamW of one rank's shard: what it remembers, and which pieces are stepped at once."""
 
 from __future__ import annotations
 
@@ -9,28 +9,13 @@ from typing import Any
 import torch
 from torch.nn import Parameter
 
+from kit.topics.zero.reference.by_hand import adamw_
 from kit.topics.zero.reference.flat import FlatParameter
 
 DEFAULTS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}  # torch's
 
 # The shapes stand in one column.
 # fmt: off
-
-
-def adamw_(
-    w: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor, step: int,
-    lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01,
-) -> None:
-    """One step of the weights w (P,) against their gradient (P,), in place; exp_avg, exp_avg_sq (P,) are its moments.
-
-    step counts from 1. Loshchilov and Hutter, Decoupled weight decay regularization (2019). The order of operations,
-    and so the rounding, is that of torch.optim.AdamW.
-    """
-    w.mul_(1 - lr * weight_decay)                                                # (P,)
-    exp_avg.lerp_(grad, 1 - betas[0])                                            # (P,)
-    exp_avg_sq.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])           # (P,)
-    denominator = (exp_avg_sq.sqrt() / (1 - betas[1] ** step) ** 0.5).add_(eps)  # (P,)
-    w.addcdiv_(exp_avg, denominator, value=-lr / (1 - betas[0] ** step))         # (P,)
 
 
 class ShardedAdamW:

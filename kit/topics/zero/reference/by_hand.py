@@ -1,16 +1,18 @@
 """ZeRO by hand: each stage on one screen, in plain functions without hooks, buckets or overlap. To be read first.
 
-What they send and keep is what `stages` sends and keeps, for any module and while backward goes on. Letters: P elements
-of what is flattened, padding included; n ranks, r this one; B samples, C channels. state is what AdamW remembers of a
-shard, an empty dict before the first step; options are AdamW's (lr, betas, eps, weight_decay). All ranks of the group
-call, with equal weights to begin with; gradients become their mean.
+What they send and keep is what `stages` sends and keeps, for any module and while backward goes on. Tensors are laid
+end to end and cut into one equal shard per rank: torch's collectives want equal shards, so fewer than n zeros stand at
+the end. Letters: P elements of what is flattened, padding included; n ranks, r this one; B samples, C channels. state
+is what AdamW remembers of a shard, an empty dict before the first step; options are AdamW's (lr, betas, eps,
+weight_decay). All ranks of the group call, with equal weights to begin with; gradients become their mean.
 
 Rajbhandari, Rasley, Ruwase and He, ZeRO: memory optimizations toward training trillion parameter models (2020).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -18,8 +20,10 @@ import torch.distributed as dist
 from torch.nn import Parameter
 
 from kit.topics.data_parallel.reference.built_in import Group
-from kit.topics.zero.reference.adamw import adamw_
-from kit.topics.zero.reference.flat import all_gather, flatten, reduce_scatter, unflatten
+
+# torch 2.13 gave these two shorter names, and warns of the old ones.
+_all_gather: Callable[..., dist.Work] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter: Callable[..., dist.Work] = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 # The shapes stand in one column.
 # fmt: off
@@ -104,6 +108,9 @@ def stage_3_step(
     return loss.detach()
 
 
+# ------------------------------------------------------------------------------------------ what they are made of
+
+
 def mean_shard(grads: torch.Tensor, group: Group = None) -> torch.Tensor:
     """This rank's row of the mean of grads (n, P/n) over the group: a new tensor (P/n,)."""
     shard = torch.empty_like(grads[0])                             # (P/n,)
@@ -129,6 +136,59 @@ def step_shard(w: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], **opt
 def grad_of(p: Parameter) -> torch.Tensor:
     """p.grad, or zeros like p where the loss does not depend on it."""
     return torch.zeros_like(p) if p.grad is None else p.grad       # shape of p
+
+
+def adamw_(
+    w: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor, step: int,
+    lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01,
+) -> None:
+    """One step of the weights w (P,) against their gradient (P,), in place; exp_avg, exp_avg_sq (P,) are its moments.
+
+    step counts from 1. Loshchilov and Hutter, Decoupled weight decay regularization (2019). The order of operations,
+    and so the rounding, is that of torch.optim.AdamW.
+    """
+    w.mul_(1 - lr * weight_decay)                                                # (P,)
+    exp_avg.lerp_(grad, 1 - betas[0])                                            # (P,)
+    exp_avg_sq.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])           # (P,)
+    denominator = (exp_avg_sq.sqrt() / (1 - betas[1] ** step) ** 0.5).add_(eps)  # (P,)
+    w.addcdiv_(exp_avg, denominator, value=-lr / (1 - betas[0] ** step))         # (P,)
+
+
+def flatten(tensors: Sequence[torch.Tensor], n: int) -> torch.Tensor:
+    """The elements of tensors (any shapes, one dtype), then zeros: a new (n, P/n), of which row r is rank r's shard."""
+    pieces = [x.detach().flatten() for x in tensors]
+    count = sum(len(piece) for piece in pieces)
+    padding = pieces[0].new_zeros(-count % n)                      # fewer than n
+    return torch.cat([*pieces, padding]).view(n, -1)               # (n, P/n)
+
+
+def unflatten(flat: torch.Tensor, shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
+    """Views of flat (n, P/n) with these shapes, without the padding: what is written to a view is written to flat."""
+    line = flat.view(-1)                                           # (P,)
+    shapes = list(shapes)
+    return [line[at].view(shape) for shape, at in zip(shapes, spans(shapes), strict=True)]
+
+
+def reduce_scatter(shard: torch.Tensor, flat: torch.Tensor, group: Group = None) -> dist.Work:
+    """Begin to sum flat (n, P/n) over the group; after `wait()` shard (P/n,) is this rank's row of the sum.
+
+    The shard may be row r of flat itself.
+    """
+    return _reduce_scatter(shard, flat.view(-1), group=group, async_op=True)
+
+
+def all_gather(flat: torch.Tensor, shard: torch.Tensor, group: Group = None) -> dist.Work:
+    """Begin to gather every rank's shard (P/n,); after `wait()` row r of flat (n, P/n) is that of rank r.
+
+    The shard may be row r of flat itself.
+    """
+    return _all_gather(flat.view(-1), shard, group=group, async_op=True)
+
+
+def spans(shapes: Iterable[torch.Size]) -> list[slice]:
+    """Where the elements of each shape lie when all lie end to end."""
+    sizes = [shape.numel() for shape in shapes]
+    return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 # fmt: on

@@ -1,65 +1,24 @@
 """Flat buffers: parameters and gradients end to end in one tensor, cut into one equal shard per rank.
 
 Letters: P elements of a flat buffer, padding included; n ranks of the group, r this one. A shard has P/n elements.
-torch's collectives want equal shards, so fewer than n zeros stand at the end; no parameter ever sees them.
+Fewer than n zeros stand at the end (`by_hand.flatten`); no parameter ever sees them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
 from torch.nn import Parameter
 
 from kit.topics.data_parallel.reference.built_in import Group
+from kit.topics.zero.reference.by_hand import all_gather, flatten, spans, unflatten
 
 Names = dict[Parameter, str]
 
-# torch 2.13 gave these two shorter names, and warns of the old ones.
-_all_gather: Callable[..., dist.Work] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_reduce_scatter: Callable[..., dist.Work] = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-
 # The shapes stand in one column.
 # fmt: off
-
-
-def flatten(tensors: Sequence[torch.Tensor], n: int) -> torch.Tensor:
-    """The elements of tensors (any shapes, one dtype), then zeros: a new (n, P/n), of which row r is rank r's shard."""
-    pieces = [x.detach().flatten() for x in tensors]
-    count = sum(len(piece) for piece in pieces)
-    padding = pieces[0].new_zeros(-count % n)                      # fewer than n
-    return torch.cat([*pieces, padding]).view(n, -1)               # (n, P/n)
-
-
-def unflatten(flat: torch.Tensor, shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
-    """Views of flat (n, P/n) with these shapes, without the padding: what is written to a view is written to flat."""
-    line = flat.view(-1)                                           # (P,)
-    shapes = list(shapes)
-    return [line[at].view(shape) for shape, at in zip(shapes, spans(shapes), strict=True)]
-
-
-def reduce_scatter(shard: torch.Tensor, flat: torch.Tensor, group: Group = None) -> dist.Work:
-    """Begin to sum flat (n, P/n) over the group; after `wait()` shard (P/n,) is this rank's row of the sum.
-
-    The shard may be row r of flat itself.
-    """
-    return _reduce_scatter(shard, flat.view(-1), group=group, async_op=True)
-
-
-def all_gather(flat: torch.Tensor, shard: torch.Tensor, group: Group = None) -> dist.Work:
-    """Begin to gather every rank's shard (P/n,); after `wait()` row r of flat (n, P/n) is that of rank r.
-
-    The shard may be row r of flat itself.
-    """
-    return _all_gather(flat.view(-1), shard, group=group, async_op=True)
-
-
-def spans(shapes: Iterable[torch.Size]) -> list[slice]:
-    """Where the elements of each shape lie when all lie end to end."""
-    sizes = [shape.numel() for shape in shapes]
-    return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 # ------------------------------------------------------------------------------------------------------------- weights

@@ -22,7 +22,8 @@ from kit.topics.data_parallel.reference.built_in import Group
 from kit.topics.data_parallel.reference.gradient_owner import own_gradients
 from kit.topics.data_parallel.reference.validation import check_module, thawed
 from kit.topics.zero.reference.adamw import DEFAULTS, ShardedAdamW
-from kit.topics.zero.reference.flat import FlatParameter, Gradients, reduce_scatter
+from kit.topics.zero.reference.by_hand import reduce_scatter
+from kit.topics.zero.reference.flat import FlatParameter, Gradients
 from kit.topics.zero.reference.validation import check_choices, check_finite, no_gradient, parameter_groups
 
 

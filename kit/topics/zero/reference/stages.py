@@ -18,6 +18,7 @@ from kit.topics.data_parallel.reference.buckets import assign, check_sizes
 from kit.topics.data_parallel.reference.built_in import Group
 from kit.topics.data_parallel.reference.gradient_owner import weak_hook
 from kit.topics.data_parallel.reference.validation import twice
+from kit.topics.zero.reference.by_hand import all_gather
 from kit.topics.zero.reference.flat import (
     FlatParameter,
     FlatShardedParameter,
@@ -25,7 +26,6 @@ from kit.topics.zero.reference.flat import (
     Gradients,
     Names,
     ShardedGradients,
-    all_gather,
 )
 from kit.topics.zero.reference.layers import Layer, by_kind, layers_of, owners, tensors_in
 from kit.topics.zero.reference.optimizer import Unit, ZeroOptimizer

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from kit.topics.zero.reference import ZeroStage1, ZeroStage2, ZeroStage3, by_hand
 from kit.topics.zero.reference.adamw import DEFAULTS
-from kit.topics.zero.reference.flat import flatten
+from kit.topics.zero.reference.by_hand import flatten
 from tests.topics.zero.ranks.training import C, Words, batch, flat, model_of, one_thread, state, train
 
 Make = Callable[..., Any]

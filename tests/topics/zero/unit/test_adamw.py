@@ -10,7 +10,8 @@ import torch
 from torch.nn import Parameter
 
 from kit.topics.data_parallel.reference.validation import listed
-from kit.topics.zero.reference.adamw import DEFAULTS, ShardedAdamW, adamw_
+from kit.topics.zero.reference.adamw import DEFAULTS, ShardedAdamW
+from kit.topics.zero.reference.by_hand import adamw_
 from kit.topics.zero.reference.validation import check_choices, parameter_groups
 
 OPTIONS: list[dict[str, Any]] = [{}, {"lr": 0.1, "betas": (0.5, 0.7), "eps": 1e-3, "weight_decay": 0.3}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kit.topics.zero.reference.flat import flatten, spans, unflatten
+from kit.topics.zero.reference.by_hand import flatten, spans, unflatten
 
 SHAPES = [torch.Size(shape) for shape in ((2, 3), (1,), (), (0, 4), (3, 1, 2))]
 
