@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
-from kit.grade.values import all_same, is_tensor, same
+from kit.grade.values import all_same, is_tensor, on_each_result, same
 from kit.trace.text import named
 
 if TYPE_CHECKING:
@@ -61,15 +61,13 @@ def divided(run: Run, expected: Sequence[Any]) -> str | None:
     return None
 
 
-def wrong_source(run: Run, expected: Sequence[Any]) -> str | None:
+@on_each_result
+def wrong_source(run: Run, rank: int, got: Any, right: Any) -> str | None:
     """A rank holds the tensor of another rank than the source. Needs `facts['source']`."""
     source = run.case.facts["source"]
-    for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
-        if same(got, right):
-            continue
-        for other in range(run.case.world):
-            if other not in (source, rank) and same(got, run.case.arguments[other][0]):
-                return f"wrong source: rank {rank} has the tensor of rank {other} where rank {source} is the source"
+    for other in range(run.case.world):
+        if other not in (source, rank) and same(got, run.case.arguments[other][0]):
+            return f"wrong source: rank {rank} has the tensor of rank {other} where rank {source} is the source"
     return None
 
 
@@ -115,31 +113,31 @@ def neighbour(distance: int, sentence: str) -> Diagnosis:
     return diagnosis
 
 
-def not_cut(run: Run, expected: Sequence[Any]) -> str | None:
+@on_each_result
+def not_cut(run: Run, rank: int, got: Any, right: Any) -> str | None:
     """The right values with padding behind them."""
-    for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
-        if is_tensor(got) and got.dim() == 1 and len(got) > len(right) and same(got[: len(right)], right):
-            return f"rank {rank} returned {len(got)} elements where {len(right)} are right: the padding was not cut off"
+    if is_tensor(got) and got.dim() == 1 and len(got) > len(right) and same(got[: len(right)], right):
+        return f"rank {rank} returned {len(got)} elements where {len(right)} are right: the padding was not cut off"
     return None
 
 
 def chunk_order(split: Callable[[torch.Tensor, int], Sequence[torch.Tensor]]) -> Diagnosis:
     """The right chunks in another order. split: how the exercise cuts a tensor (C,) for n ranks."""
 
-    def diagnosis(run: Run, expected: Sequence[Any]) -> str | None:
+    @on_each_result
+    def diagnosis(run: Run, rank: int, got: Any, right: Any) -> str | None:
         import torch
 
-        for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
-            if not is_tensor(got) or got.shape != right.shape or same(got, right):
-                continue
-            chunks = split(right, run.case.world)
-            for order in permutations(range(len(chunks))):
-                if same(got, torch.cat([chunks[i] for i in order])):
-                    first = next(i for i, other in enumerate(order) if i != other)
-                    return (
-                        f"wrong order of chunks: rank {rank} has every chunk complete, but chunk {order[first]} lies"
-                        f" where chunk {first} belongs"
-                    )
+        if not is_tensor(got) or got.shape != right.shape:
+            return None
+        chunks = split(right, run.case.world)
+        for order in permutations(range(len(chunks))):
+            if same(got, torch.cat([chunks[i] for i in order])):
+                first = next(i for i, other in enumerate(order) if i != other)
+                return (
+                    f"wrong order of chunks: rank {rank} has every chunk complete, but chunk {order[first]} lies where"
+                    f" chunk {first} belongs"
+                )
         return None
 
     return diagnosis

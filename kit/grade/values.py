@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-    from kit.grade.exercise import Exercise, Run
+    from kit.grade.exercise import Diagnosis, Exercise, Run
 
 
 def judge(exercise: Exercise, run: Run) -> str | None:
@@ -91,6 +91,18 @@ def same(got: Any, right: Any, tolerance: float = 1e-5) -> bool:
 def all_same(results: Sequence[Any], expected: Sequence[Any]) -> bool:
     """Whether every rank's result agrees with its right one."""
     return all(same(got, right) for got, right in zip(results, expected, strict=True))
+
+
+def on_each_result(look: Callable[[Run, int, Any, Any], str | None]) -> Diagnosis:
+    """A diagnosis that looks at one wrong result after the other: look(run, rank, got, right)."""
+
+    def diagnosis(run: Run, expected: Sequence[Any]) -> str | None:
+        for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
+            if not same(got, right) and (said := look(run, rank, got, right)):
+                return said
+        return None
+
+    return diagnosis
 
 
 def is_tensor(value: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kit.trace.text import size_text
 from kit.plot.figure import LIMITS, Axes, Axis, Column, Dash, Figure, Line, Stack, values
 from kit.plot.timeline import round_step
 from kit.trace.memory import KINDS, MODEL, Holdings, total
@@ -57,7 +58,7 @@ def memory_columns(
     top = 1.2 * max([*held, *(size for named in lines.values() for _, size in named)]) or 1.0  # room for a rank's name
     step = round_step(top, 4)
     marks = [i * step for i in range(floor(top / step) + 1)]
-    upward = Axis(0.0, top, tuple((mark, bytes_text(mark)) for mark in marks), grid=True)
+    upward = Axis(0.0, top, tuple((mark, size_text(mark)) for mark in marks), grid=True)
     unnamed = replace(upward, ticks=tuple((mark, "") for mark in marks))
     many = max(len(one.ranks) for one in runs.values()) > 4
     head, kinds = _HEAD + _LINE * max(map(len, lines.values())), [kind for kind, _ in memory_key(runs)]
@@ -91,7 +92,7 @@ def _column(one: Holdings, lines: Named, kinds: Sequence[str], upward: Axis, hei
 def _limits(lines: Named) -> list[tuple[Dash, str]]:
     """(dash, words) of each formula."""
     return [
-        (LIMITS[min(number, len(LIMITS) - 1)], f"{name} = {bytes_text(size)}")
+        (LIMITS[min(number, len(LIMITS) - 1)], f"{name} = {size_text(size)}")
         for number, (name, size) in enumerate(lines)
     ]
 
@@ -101,14 +102,6 @@ def memory_key(runs: Mapping[str, Holdings]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (kind, kind.removeprefix("communication ")) for kind in KINDS if any(kind in one.kinds for one in runs.values())
     )
-
-
-def bytes_text(nbytes: float) -> str:
-    """Bytes as a person reads them, decimal units, three digits: '1.25 MB', '48 kB', '0'."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes:.0f} B" if nbytes else "0"
 
 
 def _lines(name: str, runs: Mapping[str, Holdings], formula: Any) -> Named:
@@ -152,9 +145,9 @@ def _passes(holdings: Holdings, rank: int) -> tuple[tuple[str, float, float], ..
 
 
 def _told(rank: int, held: MemorySample, kinds: Sequence[str], passes: Sequence[Pass]) -> str:
-    parts = ", ".join(f"{kind} {bytes_text(size)}" for kind in kinds if (size := total(held, (kind,))))
+    parts = ", ".join(f"{kind} {size_text(size)}" for kind in kinds if (size := total(held, (kind,))))
     within = next((f" ({p.name})" for p in passes if p.start <= held.time <= p.end), "")
-    return f"rank {rank} after {held.label}{within}: {bytes_text(total(held))}" + (f" = {parts}" if parts else "")
+    return f"rank {rank} after {held.label}{within}: {size_text(total(held))}" + (f" = {parts}" if parts else "")
 
 
 def _words(holdings: Holdings, lines: Named) -> list[str]:
@@ -169,11 +162,11 @@ def _words(holdings: Holdings, lines: Named) -> list[str]:
 
 def _sentence(holdings: Holdings, rank: int, lines: Named) -> str:
     peak, model = holdings.peak(rank), holdings.peak(rank, MODEL)
-    parts = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in peak.parts)
+    parts = ", ".join(f"{kind} {size_text(size)}" for kind, size in peak.parts)
     where = f", in {peak.within}" if peak.within else ""
-    text = f"at most {bytes_text(peak.nbytes)}{where} ({parts}). "
-    text += f"Parameters, gradients and optimizer state together: at most {bytes_text(model.nbytes)}"
+    text = f"at most {size_text(peak.nbytes)}{where} ({parts}). "
+    text += f"Parameters, gradients and optimizer state together: at most {size_text(model.nbytes)}"
     for name, size in lines:
         ratio = f" ({model.nbytes / size:.2f} x that was measured)" if size else ""
-        text += f"; {name} = {bytes_text(size)}{ratio}"
+        text += f"; {name} = {size_text(size)}{ratio}"
     return f"{text}."

@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kit.probe.shipping import Package, PerRank
+from kit.trace.text import size
 
 if TYPE_CHECKING:
     from kit.clusters.cluster import Cluster
@@ -54,6 +55,4 @@ def _tensor_text(value: Any) -> str:
     if isinstance(value, PerRank):
         value = value.values[0] if value.values else None
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if shape is None or dtype is None:
-        return ""
-    return " x ".join([*map(str, shape), str(dtype).removeprefix("torch.")])
+    return "" if shape is None or dtype is None else size(shape, str(dtype).removeprefix("torch."))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kit.grade.traffic import collectives, on_each_rank
-from kit.grade.values import all_same, difference, is_tensor, same
+from kit.grade.values import all_same, difference, is_tensor, on_each_result, same
 from kit.grade.words import joined, line
 from kit.trace.text import named
 
@@ -65,15 +65,15 @@ def state_changed(run: Run) -> str | None:
 def part_differs(what: str) -> Diagnosis:
     """The plain difference, with the name of the parameter. what: 'gradient'."""
 
-    def diagnosis(run: Run, expected: Sequence[Any]) -> str | None:
-        for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
-            if not is_tensor(got) or got.shape != right.shape or same(got, right):
-                continue
-            scale = 1e-5 * float(right.abs().max())
-            for (name, mine), (_, wanted) in zip(_pieces(run.case, got), _pieces(run.case, right), strict=True):
-                told = difference(mine, wanted, scale / max(float(wanted.abs().max()), 1e-12))
-                if told:
-                    return f"rank {rank}'s {what} of {name} is {told}"
+    @on_each_result
+    def diagnosis(run: Run, rank: int, got: Any, right: Any) -> str | None:
+        if not is_tensor(got) or got.shape != right.shape:
+            return None
+        scale = 1e-5 * float(right.abs().max())
+        for (name, mine), (_, wanted) in zip(_pieces(run.case, got), _pieces(run.case, right), strict=True):
+            told = difference(mine, wanted, scale / max(float(wanted.abs().max()), 1e-12))
+            if told:
+                return f"rank {rank}'s {what} of {name} is {told}"
         return None
 
     return diagnosis

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kit.grade.traffic import collectives
-from kit.grade.values import all_same, is_tensor, same
+from kit.grade.values import all_same, is_tensor, on_each_result, same
 from kit.grade.words import counted, line, size
 from kit.topics.zero.cases import FLOAT, LR, MICRO_BATCHES, STEPS, padded, padded_shard, stepped
 
@@ -18,22 +18,17 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------- stage 1: one step
 
 
-def not_whole(run: Run, expected: Sequence[Any]) -> str | None:
+@on_each_result
+def not_whole(run: Run, rank: int, got: Any, right: Any) -> str | None:
     """What a step returned has another number of elements than the weights."""
     count, shard = run.case.size, padded_shard(run.case)
-    for rank, got in enumerate(run.results):
-        if not is_tensor(got) or got.dim() != 1 or len(got) == len(expected[rank]):
-            continue
-        if len(got) == shard * run.case.world > count:
-            return (
-                f"rank {rank} returned {counted(len(got), 'element')} where {count} are right: the padding was not"
-                " cut off, and would leak into the weights"
-            )
-        if len(got) == shard != count:
-            return (
-                f"rank {rank} returned {counted(len(got), 'element')}, its own shard of {count}: the other ranks'"
-                " shards have to be gathered"
-            )
+    if not is_tensor(got) or got.dim() != 1 or len(got) == len(right):
+        return None
+    returned = f"rank {rank} returned {counted(len(got), 'element')}"
+    if len(got) == shard * run.case.world > count:
+        return f"{returned} where {count} are right: the padding was not cut off, and would leak into the weights"
+    if len(got) == shard != count:
+        return f"{returned}, its own shard of {count}: the other ranks' shards have to be gathered"
     return None
 
 
@@ -219,44 +214,41 @@ def wrong_sum(run: Run, expected: Sequence[Any]) -> str | None:
     return None
 
 
-def not_a_shard(run: Run, expected: Sequence[Any]) -> str | None:
+@on_each_result
+def not_a_shard(run: Run, rank: int, got: Any, right: Any) -> str | None:
     """Something else was kept than a shard, padded."""
-    count, shard = run.case.size, padded_shard(run.case)
-    for rank, got in enumerate(run.results):
-        if not is_tensor(got) or got.shape == expected[rank].shape:
-            continue
-        if len(got) in (count, shard * run.case.world):
-            return (
-                f"rank {rank} keeps {counted(len(got), 'element')} where its shard of {shard} is enough: whole"
-                " gradients are what this stage is to get rid of"
-            )
-        if len(got) == count // run.case.world + (rank < count % run.case.world):
-            return (
-                f"rank {rank} keeps {counted(len(got), 'element')} where {shard} are right: shards are equal, so that"
-                " collectives can be; add zeros at the end of the gradient"
-            )
+    n, count, shard = run.case.world, run.case.size, padded_shard(run.case)
+    if not is_tensor(got) or got.shape == right.shape:
+        return None
+    keeps = f"rank {rank} keeps {counted(len(got), 'element')}"
+    if len(got) in (count, shard * n):
+        return f"{keeps} where its shard of {shard} is enough: whole gradients are what this stage is to get rid of"
+    if len(got) == count // n + (rank < count % n):
+        return (
+            f"{keeps} where {shard} are right: shards are equal, so that collectives can be; add zeros at the end of"
+            " the gradient"
+        )
     return None
 
 
 # -------------------------------------------------------------------------------------- stage 3: weights that are lent
 
 
-def out_of_order(run: Run, expected: Sequence[Any]) -> str | None:
+@on_each_result
+def out_of_order(run: Run, rank: int, got: Any, right: Any) -> str | None:
     """Output or gradients are those of other weights, or of weights that were gathered once only."""
     outputs = run.case.arguments[0][2].shape[0] * run.case.facts["whole"][-1].shape[1]  # elements of y
-    for rank, (got, right) in enumerate(zip(run.results, expected, strict=True)):
-        if not is_tensor(got) or got.shape != right.shape or same(got, right):
-            continue
-        if not same(got[:outputs], right[:outputs]):
-            return (
-                f"rank {rank}'s output is wrong: the whole has rank 0's shard first, then rank 1's, and so on, and"
-                " the weight is its beginning, in its own shape"
-            )
+    if not is_tensor(got) or got.shape != right.shape:
+        return None
+    if not same(got[:outputs], right[:outputs]):
         return (
-            f"rank {rank}'s output is right, its gradients are not: backward reads the very memory that forward read,"
-            " so the second gather() has to fill the same tensor again"
+            f"rank {rank}'s output is wrong: the whole has rank 0's shard first, then rank 1's, and so on, and the"
+            " weight is its beginning, in its own shape"
         )
-    return None
+    return (
+        f"rank {rank}'s output is right, its gradients are not: backward reads the very memory that forward read, so"
+        " the second gather() has to fill the same tensor again"
+    )
 
 
 def frees(run: Run) -> str | None:

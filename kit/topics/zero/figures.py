@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kit.trace.text import size_text
 from kit.cost.training import elements_sent
 from kit.plot.figure import DASHED, Axes, Axis, Boxes, Column, Figure, Labels, Line, Mark, pixels, values
-from kit.plot.memory import bytes_text, memory_columns, memory_key
+from kit.plot.memory import memory_columns, memory_key
 from kit.topics.zero.cost import FP32, MIXED, Precision, model_state
 from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import KINDS, MODEL, Holdings, total
@@ -85,19 +86,19 @@ def formula_of(stage: int, precision: Precision = FP32) -> str:
 
 def stage_words(one: Stage, ranks: int) -> tuple[str, ...]:
     """What the picture says of one stage: what lies still, what comes on top, what is sent."""
-    held = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in zip(MODEL, one.state, strict=True))
+    held = ", ".join(f"{kind} {size_text(size)}" for kind, size in zip(MODEL, one.state, strict=True))
     rest = sum(one.state)
-    more = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in one.beside if size > 0)
-    less = "".join(f"; of {kind} {bytes_text(-size)} are still to come" for kind, size in one.beside if size < 0)
+    more = ", ".join(f"{kind} {size_text(size)}" for kind, size in one.beside if size > 0)
+    less = "".join(f"; of {kind} {size_text(-size)} are still to come" for kind, size in one.beside if size < 0)
     sent = ", ".join(
-        f"{name.replace('_', '-')} {bytes_text(size)}" for name, size in zip(OPERATIONS, one.sent, strict=True) if size
+        f"{name.replace('_', '-')} {size_text(size)}" for name, size in zip(OPERATIONS, one.sent, strict=True) if size
     )
     rounds = 3 if one.number == 3 else 2
     return (
-        f"At rest a rank holds {bytes_text(rest)} ({held}); {one.formula} = {bytes_text(one.due)}"
+        f"At rest a rank holds {size_text(rest)} ({held}); {one.formula} = {size_text(one.due)}"
         f" ({rest / one.due:.2f} x that was measured).",
-        f"At the fullest moment {bytes_text(one.peak)}: on top come {more}{less}." if more else "Nothing comes on top.",
-        f"It sends {bytes_text(sum(one.sent))} ({sent}); {rounds}P(n-1)/n elements are {bytes_text(one.toll)}."
+        f"At the fullest moment {size_text(one.peak)}: on top come {more}{less}." if more else "Nothing comes on top.",
+        f"It sends {size_text(sum(one.sent))} ({sent}); {rounds}P(n-1)/n elements are {size_text(one.toll)}."
         if ranks > 1
         else "One rank has nobody to send to.",
     )
@@ -156,7 +157,7 @@ def _bars(
                 boxes.append(place)
                 kind_of.append(kind)
                 faint.append(stage != chosen)
-                told.append(_told(stage, parts, due, f"{kinds[kind].replace('_', '-')} {bytes_text(size)}"))
+                told.append(_told(stage, parts, due, f"{kinds[kind].replace('_', '-')} {size_text(size)}"))
             if names and scale * size > 12:
                 inner.append((place[0], (place[1] + place[2]) / 2, names[kind]))
     middle, tops, bottoms = values(boxes).reshape(-1, 3).T
@@ -177,10 +178,10 @@ def _bars(
             values([middles[stage] - _BAR / 2 - 0.08, middles[stage] + _BAR / 2 + 0.08]),
             bottom - scale * due,
         )
-        marks.append(Line(across, values([level, level]), "ink", f"by formula {bytes_text(due)}", DASHED))
+        marks.append(Line(across, values([level, level]), "ink", f"by formula {size_text(due)}", DASHED))
     places, strong = values(list(middles.values())), [stage == chosen for stage in found]
     above = values([bottom - scale * sum(parts) - 8 for parts, _ in found.values()])
-    sizes = [bytes_text(sum(parts)) for parts, _ in found.values()]
+    sizes = [size_text(sum(parts)) for parts, _ in found.values()]
     marks += [
         Labels(places, above, sizes, strong=strong),
         Labels(places, np.full(len(places), height - 6.0), [f"stage {stage}" for stage in found], strong=strong),
@@ -192,7 +193,7 @@ def _bars(
 
 
 def _told(stage: int, parts: Sequence[float], due: float, part: str) -> str:
-    return f"stage {stage}: {bytes_text(sum(parts))}, by formula {bytes_text(due)}; of it {part}"
+    return f"stage {stage}: {size_text(sum(parts))}, by formula {size_text(due)}; of it {part}"
 
 
 def _stage(number: int, trace: Trace, held: Holdings, parameters: int, precision: Precision) -> Stage:

@@ -8,7 +8,7 @@ import pytest
 
 from kit.panels.results import memory_panel
 from kit.plot.figure import Axes, Figure, Line, Stack
-from kit.plot.memory import bytes_text, memory_figure
+from kit.plot.memory import memory_figure, size_text
 from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import Holdings
 from tests.unit.panels.test_still import picture_of
@@ -146,4 +146,4 @@ def test_what_cannot_be_drawn() -> None:
     ("size", "text"), [(0, "0"), (17, "17 B"), (48_000, "48 kB"), (1_254_000, "1.25 MB"), (3.2e9, "3.2 GB")]
 )
 def test_bytes_as_a_person_reads_them(size: float, text: str) -> None:
-    assert bytes_text(size) == text
+    assert size_text(size) == text

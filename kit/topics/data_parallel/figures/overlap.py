@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kit.plot.figure import LETTER, Axes, Axis, Boxes, Column, Figure, Labels, Mark, Segments, pixels, values
-from kit.plot.memory import bytes_text
 from kit.plot.timeline import time_axis
 from kit.trace.overlap import Flight, Overlap, RankOverlap
-from kit.trace.text import time_text
+from kit.trace.text import size_text, time_text
 from kit.trace.trace import Trace
 
 Measured = Trace | Overlap
@@ -124,7 +123,7 @@ def _bars(one: RankOverlap, top: float) -> list[Bar]:
 
 
 def _flight(rank: int, flight: Flight, lane: tuple[float, float]) -> list[Bar]:
-    whole = f"{flight.label} of {bytes_text(flight.nbytes)} on rank {rank}, {time_text(flight.ends - flight.begins)}"
+    whole = f"{flight.label} of {size_text(flight.nbytes)} on rank {rank}, {time_text(flight.ends - flight.begins)}"
     exposed = sum(b - a for a, b in flight.parts)
     told = f"{whole}, of which {time_text(exposed)} exposed" if exposed else f"{whole}, hidden"
     bars = [Bar("communicate", flight.begins, flight.ends, told, *lane)] if flight.ends > flight.begins else []
