@@ -94,32 +94,27 @@ def _single(rows: list[_Row], name: str, example: TensorFact) -> str:
 def _table(rows: list[_Row], columns: Sequence[tuple[int | None, str]]) -> str:
     """Rows are ranks, columns are the items of a list."""
     short = len(columns) > 5
-    head = "".join(f'<th title="{escape(label)}">{key if short else escape(label)}</th>' for key, label in columns)
-    body = "".join(_tr(row, [row.cell(key) for key, _ in columns], len(columns)) for row in rows)
-    fine = " ls-small" if len(columns) > 5 else ""
-    top = f'<thead><tr><th class="ls-who"></th>{head}</tr></thead>'
-    return f'<table class="ls-grid{fine}">{top}<tbody>{body}</tbody></table>'
+    lines = [_tr(row, [row.cell(key) for key, _ in columns], len(columns)) for row in rows]
+    return _grid([(str(key) if short else label, label) for key, label in columns], lines, "ls-small" if short else "")
 
 
 def _element_table(rows: list[_Row], columns: list[tuple[int, str]]) -> str:
-    count = max(1, len(columns))
+    count = len(columns)
     fold = count if count <= _COLUMNS else (count + 1) // 2  # more than eight elements take two lines of small cells
-    short = len(columns) > 4
-    labels = [str(i) if short else label for i, label in columns[:fold]]
-    head = "".join(f"<th>{escape(label)}</th>" for label in labels)
-    body = []
+    lines = []
     for row in rows:
         cells: list[Cell | None] = [*row.elements(_room(fold))]
         cells += [None] * (count - len(cells))
-        if fold == count:
-            body.append(_tr(row, cells, count))
-        else:
-            body.append(_two_lines(row, cells, fold))
-    fine = " ls-fine" if fold != count else " ls-small" if fold > 5 else ""
-    return (
-        f'<table class="ls-grid{fine}"><thead><tr><th class="ls-who"></th>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table>"
-    )
+        lines.append(_tr(row, cells, count) if fold == count else _two_lines(row, cells, fold))
+    heads = [(str(i) if count > 4 else label, label) for i, label in columns[:fold]]
+    return _grid(heads, lines, "ls-fine" if fold != count else "ls-small" if fold > 5 else "")
+
+
+def _grid(heads: Sequence[tuple[str, str]], lines: Sequence[str], size: str) -> str:
+    """heads: (what stands over a column, its full name)."""
+    head = "".join(f'<th title="{escape(label)}">{escape(short)}</th>' for short, label in heads)
+    top = f'<thead><tr><th class="ls-who"></th>{head}</tr></thead>'
+    return f'<table class="{f"ls-grid {size}".rstrip()}">{top}<tbody>{"".join(lines)}</tbody></table>'
 
 
 def _room(columns: int) -> int:
