@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from kit.cost.sweep import size_text
 from kit.panels.results import memory_panel
 from kit.plot.figure import Axes, Figure, Line, Stack
-from kit.plot.memory import memory_figure, size_text
+from kit.plot.memory import memory_figure
 from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import Holdings
 from tests.unit.panels.test_still import picture_of
@@ -77,7 +78,7 @@ def test_all_plots_share_one_axis_in_bytes_and_have_one_size_in_a_row() -> None:
     assert len({(axes.y.low, axes.y.high) for axes in plots(figure)}) == 1
     assert [axes.whole for axes in figure.columns[0].axes] == [axes.whole for axes in figure.columns[1].axes]
     upward = plots(memory_figure(held(), 16 * MB))[0].y
-    assert upward.high > 16 * MB and [label for _, label in upward.ticks][:2] == ["0", "5 MB"]
+    assert upward.high > 16 * MB and [label for _, label in upward.ticks][:2] == ["0 B", "5 MB"]
     assert [label for _, label in plots(figure)[2].y.ticks if label] == [], "it is said once, at the left"
 
 
@@ -143,7 +144,7 @@ def test_what_cannot_be_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0"), (17, "17 B"), (48_000, "48 kB"), (1_254_000, "1.25 MB"), (3.2e9, "3.2 GB")]
+    ("size", "text"), [(0, "0 B"), (17, "17 B"), (48_000, "48 kB"), (1_254_000, "1.25 MB"), (3.2e9, "3.2 GB")]
 )
 def test_bytes_as_a_person_reads_them(size: float, text: str) -> None:
     assert size_text(size) == text
