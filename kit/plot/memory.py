@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kit.trace.text import size_text
 from kit.plot.figure import LIMITS, Axes, Axis, Column, Dash, Figure, Line, Stack, values
 from kit.plot.timeline import round_step
 from kit.trace.memory import KINDS, MODEL, Holdings, total
-from kit.trace.text import listed
+from kit.trace.text import listed, size_text
 
 if TYPE_CHECKING:
     from kit.trace.facts import MemorySample, Pass

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kit.trace.text import size_text
 from kit.cost.training import elements_sent
 from kit.plot.figure import DASHED, Axes, Axis, Boxes, Column, Figure, Labels, Line, Mark, pixels, values
 from kit.plot.memory import memory_columns, memory_key
 from kit.topics.zero.cost import FP32, MIXED, Precision, model_state
 from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import KINDS, MODEL, Holdings, total
-from kit.trace.text import canonical
+from kit.trace.text import canonical, size_text
 from kit.trace.timeline import steps
 from kit.trace.trace import Trace
 from kit.trace.traffic import algorithmic_bytes

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from kit.cost.sweep import size_text
 from kit.panels.results import memory_panel
 from kit.plot.figure import Axes, Figure, Line, Stack
 from kit.plot.memory import memory_figure
 from kit.trace.facts import MemorySample, Pass
 from kit.trace.memory import Holdings
+from kit.trace.text import size_text
 from tests.unit.panels.test_still import picture_of
 
 MB = 1_000_000
