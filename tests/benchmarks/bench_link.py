@@ -122,7 +122,7 @@ def measure(sizes: list[int], repeats: int) -> list[Case]:
     """Every case once, printed as it comes."""
     found: list[Case] = []
     for n in sizes:
-        with kit.cluster(ranks=n, device="cpu") as cluster:  # type: ignore[operator]
+        with kit.cluster(ranks=n, device="cpu") as cluster:
             for total in TOTALS:
                 for kind, (latency, bandwidth, count) in links(total).items():
                     row = []

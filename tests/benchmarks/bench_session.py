@@ -106,7 +106,7 @@ def main() -> None:
             ),
             Figure(
                 f"kit.record, {STEPS}-step DistributedDataParallel loops in turn, {chosen.ranks} ranks",
-                quartiles[1], "×", 1.05, spread=(quartiles[0], quartiles[2]),
+                quartiles[1], "×", 1.02, spread=(quartiles[0], quartiles[2]),
                 beside=f"plain gloo, {plain:.1f} ms a step; quartiles of {chosen.rounds} rounds",
             ),
         ],
