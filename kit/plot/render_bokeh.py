@@ -30,6 +30,7 @@ from kit.plot.render_svg import NARROW, plot_width
 Model: TypeAlias = Any  # Bokeh is imported when something is drawn, and has no types
 Data = dict[str, Any]
 WEAK = 0.6  # opacity of what is weak, as in the style sheet
+_HIDE = "for (const one of drawn[cb_obj.item.name] ?? []) one.visible = !one.visible"
 _TOOLTIP = "<div style='max-width:320px'>@told</div>"
 
 
@@ -113,8 +114,12 @@ class BokehFigure:
         return self.ranges[place]
 
     def legend(self) -> Model:
-        """The key, in the place of the one in the heading: a click hides a kind in all plots."""
-        from bokeh.models import Range1d
+        """The key, in the place of the one in the heading: a click hides a kind in all plots.
+
+        Its items hold nothing but samples: with every change of what an item refers to, Bokeh would make the key anew
+        and leave it unpainted.
+        """
+        from bokeh.models import CustomJS, Range1d
         from bokeh.models.annotations import Legend, LegendItem
         from bokeh.plotting import figure
 
@@ -130,19 +135,19 @@ class BokehFigure:
         items: list[Model] = []
         for role, word in self.figure.key:
             sample = frame.quad([-2], [-1], [-1], [-2], **self.look(role, False))  # out of sight: for the key alone
-            items.append(LegendItem(label=word, renderers=[sample, *self.by_role.get(role, [])]))
+            items.append(LegendItem(label=word, renderers=[sample], name=role))
         if items:
-            frame.add_layout(
-                Legend(
-                    items=items,
-                    click_policy="hide",
-                    orientation="horizontal",
-                    location="top_right",
-                    label_text_color=self.color("muted"),
-                    inactive_fill_color=self.color("paper"),
-                    **_KEY,
-                )
+            key = Legend(
+                items=items,
+                click_policy="hide",
+                orientation="horizontal",
+                location="top_right",
+                label_text_color=self.color("muted"),
+                inactive_fill_color=self.color("paper"),
+                **_KEY,
             )
+            key.js_on_event("legend_item_click", CustomJS(args={"drawn": self.by_role}, code=_HIDE))
+            frame.add_layout(key)
         return frame
 
     def plot(self, number: int, axes: Axes, column: Column) -> Model:

@@ -22,7 +22,7 @@ MOST = 300_000  # bytes a picture may have
 
 def held_panel(server: LabServer, browser: Any, theme: str, target: Path) -> None:
     shutil.copyfile(labs() / "01_collectives.ipynb", server.notebooks / f"{theme}.ipynb")
-    context = browser.new_context(viewport={"width": 1280, "height": 1000}, device_scale_factor=1.6)
+    context = browser.new_context(viewport={"width": 1280, "height": 1300}, device_scale_factor=1.6)
     book = NotebookPage(server, context, f"{theme}.ipynb").open(theme).run_all(limit=240)
     panel = book.page.locator(".lsp-panel:not(.lsp-record)").last
     panel.scroll_into_view_if_needed()
@@ -31,7 +31,8 @@ def held_panel(server: LabServer, browser: Any, theme: str, target: Path) -> Non
             panel.locator(".lsp-hold-2").click()
         panel.locator(".lsp-step").click()
         panel.get_by_text(f"stop {step + 1} ·").wait_for()
-    book.page.wait_for_timeout(500)  # Bokeh paints on a canvas: nothing in the page tells when
+    panel.locator(".lsp-time.lsp-drawn").wait_for()
+    book.page.wait_for_timeout(3000)  # Bokeh paints on a canvas: nothing in the page tells when
     panel.screenshot(path=str(target))
     context.close()
     server.shut_kernels()

@@ -100,6 +100,27 @@ def test_a_long_notice_can_be_read_and_moves_nothing(open_notebook):
         notice.wait_for(state="detached")
 
 
+PAINTED = """samples => samples.map(sample =>
+  sample.getContext('2d').getImageData(0, 0, sample.width, sample.height).data.some(value => value > 0))"""
+
+
+def test_the_key_of_the_time_stays_and_hides_a_kind(open_notebook):
+    book = shown(open_notebook)
+    samples = book.page.locator(".lsp-time .bk-Legend canvas")
+    samples.nth(3).wait_for()
+    while samples.evaluate_all(PAINTED) != [True] * 4:
+        book.page.wait_for_timeout(100)
+    for position in (3, 7):
+        book.ask(f"panel.seek({position})")
+        at(book, position)
+        book.page.wait_for_timeout(500)  # Bokeh paints on a canvas: nothing in the page tells when
+        assert samples.evaluate_all(PAINTED) == [True] * 4
+    shown_kinds = "[one.visible for one in panel.areas._time._bokeh.by_role['compute']]"
+    assert book.ask(shown_kinds) == "[True]"
+    book.page.locator(".lsp-time .bk-Legend .bk-item").first.click()
+    book.until(f"{shown_kinds} == [False]")
+
+
 def test_nothing_jumps(open_notebook, screenshots):
     book = shown(open_notebook)
     book.page.wait_for_selector(".lsp-drawn")
@@ -221,7 +242,9 @@ def test_a_notebook_opened_cold_shows_the_last_picture_and_no_error(open_noteboo
 
 
 def test_a_failed_recording_says_why(open_notebook, screenshots):
-    cell = "from tests.traces import example\nfrom kit.panels import record_panel\nrecord_panel(example.failure())"
+    cell = (
+        "from tests.traces import example\nfrom kit.panels.results import record_panel\nrecord_panel(example.failure())"
+    )
     book = open_notebook([cell]).run_all()
     words = book.page.locator(".lsp-record .lsp-words")
     words.wait_for()

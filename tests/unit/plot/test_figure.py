@@ -219,11 +219,13 @@ def test_a_name_in_the_key_hides_its_kind_everywhere(name: str) -> None:
     figure, layout = FIGURES[name], drawn(name)
     legends = list(layout.select({"type": Legend}))
     assert [legend.click_policy for legend in legends] == (["hide"] if figure.key else [])
-    items = {item.label.value: item.renderers[1:] for legend in legends for item in legend.items}
-    assert list(items) == [word for _, word in figure.key]
-    for role, word in figure.key:
-        wanted = [mark for mark in marks(figure) if role in getattr(mark, "kinds", ())]
-        assert len(items[word]) == len(wanted) and all(renderer.name == role for renderer in items[word])
+    for legend in legends:
+        assert [(item.name, item.label.value) for item in legend.items] == list(figure.key)
+        (hiding,) = legend.js_event_callbacks["legend_item_click"]
+        for role, _ in figure.key:
+            wanted = [mark for mark in marks(figure) if role in getattr(mark, "kinds", ())]
+            drawn_so = hiding.args["drawn"].get(role, [])
+            assert len(drawn_so) == len(wanted) and all(renderer.name == role for renderer in drawn_so)
 
 
 @pytest.mark.parametrize("name", FIGURES)
