@@ -21,8 +21,8 @@ from kit.protocol.messages import ToHost, ToKernel
 from kit.protocol.wire import Channel
 
 CONTROLLER = (
-    "--HeartMonitor.period=200",  # registration waits for a heartbeat: this is most of ipyparallel's start
-    "--HeartMonitor.max_heartmonitor_misses=150",  # 30 s in all: a rank in a long C call is no dead rank
+    "--HeartMonitor.period=100",  # registration waits for a heartbeat: this is most of ipyparallel's start
+    "--HeartMonitor.max_heartmonitor_misses=300",  # 30 s in all: a rank in a long C call is no dead rank
     "--IPController.registration_timeout=60",  # as long as everything else of a start may take
     "--IPController.use_threads=True",
     "--IPController.broadcast_scheduler_depth=0",
