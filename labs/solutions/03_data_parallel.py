@@ -26,16 +26,26 @@ def average_gradients(model, group=None):
 def attach_averaging_hooks(model, micro_batches, group=None):
     """From now on every `micro_batches`-th backward pass leaves the mean over the group in every p.grad."""
     n, calls = dist.get_world_size(group), Counter()
+    order = [p for p in model.parameters() if p.requires_grad][::-1]  # backward's order, about; a shared one once
+    complete, works = set(), []
 
-    def average(p):
+    def hook(p):
         calls[p] += 1
-        if calls[p] % micro_batches == 0:  # before that, gradients add up on their rank
-            dist.all_reduce(p.grad, group=group)
-            p.grad /= n
+        if calls[p] % micro_batches:  # gradients add up on their rank
+            return
+        complete.add(p)
+        while len(works) < len(order) and order[len(works)] in complete:  # the same order on every rank
+            q = order[len(works)]
+            q.grad /= n
+            works.append(dist.all_reduce(q.grad, group=group, async_op=True))
+        if len(works) == len(order):  # this was the last gradient of the pass
+            for work in works:
+                work.wait()
+            complete.clear()
+            works.clear()
 
-    for p in model.parameters():  # a shared one once
-        if p.requires_grad:
-            p.register_post_accumulate_grad_hook(average)
+    for p in order:
+        p.register_post_accumulate_grad_hook(hook)
 
 
 def average_in_buckets(model, bucket_bytes, group=None):

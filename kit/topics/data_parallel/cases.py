@@ -22,6 +22,11 @@ def _shapes(random: Random) -> dict[str, tuple[int, ...]]:
     return {"embed": (a, 2), FROZEN: (2,), "hidden": (b, c), "bias": (c,), "norm": (d,), "out": (e,)}
 
 
+def _alike(random: Random) -> dict[str, tuple[int, ...]]:
+    """Four vectors of one size: whoever adds one to another is not told so by its shape."""
+    return dict.fromkeys(("embed", "hidden", "bias", "out"), (random.randint(2, 9),))
+
+
 def _drawn(shapes: dict[str, tuple[int, ...]], random: Random) -> State:
     return {name: inputs.tensor(prod(shape), random).view(shape) for name, shape in shapes.items()}
 
@@ -118,8 +123,10 @@ def _passes(
 
 
 def hook_cases(world: int, random: Random) -> Iterator[Case]:
+    """One micro-batch and several; then another order of arrival on every other rank, where all sizes agree."""
     for micro_batches in (1, 3):
         yield _passes(world, random, _shapes(random), micro_batches, micro_batches)
+    yield _passes(world, random, _alike(random), 1, 1, mixed=True)
 
 
 def bucket_cases(world: int, random: Random) -> Iterator[Case]:
@@ -127,9 +134,8 @@ def bucket_cases(world: int, random: Random) -> Iterator[Case]:
     shapes = {"embed": (1, 2), "hidden": (random.randint(2, 4), 4), "bias": (5,), "norm": (4,), "out": (6,)}
     yield _passes(world, random, shapes, 1, 44)
     yield _passes(world, random, _shapes(random), 1, 4000)
-    size = random.randint(2, 9)
-    equal: dict[str, tuple[int, ...]] = dict.fromkeys(("embed", "hidden", "bias", "out"), (size,))
-    yield _passes(world, random, equal, 1, 2 * size * FLOAT, mixed=True)
+    equal = _alike(random)
+    yield _passes(world, random, equal, 1, 2 * equal["embed"][0] * FLOAT, mixed=True)
 
 
 def buckets(case: Case) -> int:

@@ -191,7 +191,7 @@ def mixed_up(run: Run, expected: Sequence[Any]) -> str | None:
         return None
     return (
         "gradients of one parameter were added to those of another: backward does not take the parameters in the same"
-        " order on every rank, so buckets are sent in a fixed order, not in the order they become full"
+        " order on every rank, so all-reduces begin in a fixed order, not in the order in which gradients are complete"
     )
 
 
@@ -233,10 +233,10 @@ def forgotten(run: Run, expected: Sequence[Any]) -> str | None:
 # --------------------------------------------------------------------------------------------- rules about traffic
 
 
-def overlapped(waits: bool, which: str = "") -> Rule:
-    """In each averaged backward pass the first all-reduce begins before the last gradient has come.
+def overlapped(which: str = "") -> Rule:
+    """In each averaged backward pass the first all-reduce begins, and nobody waits for it, before the last gradient.
 
-    waits: a rank may wait there and then. which: what to begin with. Needs what `drives.attach` has seen.
+    which: what to begin with. Needs what `drives.attach` has seen.
     """
 
     @on_each_rank
@@ -255,7 +255,7 @@ def overlapped(waits: bool, which: str = "") -> Rule:
                     f" {where}: begin as soon as something is complete, so that it travels while backward computes the"
                     f" rest{which}"
                 )
-            if not waits and first.waits and first.waits[0][0] < arrival:
+            if first.waits and first.waits[0][0] < arrival:
                 return (
                     f"rank {part.rank} waited for its first {first.name} while backward still had gradients to"
                     f" compute, from {where}: begin it with async_op=True and wait at the end of backward"

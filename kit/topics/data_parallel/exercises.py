@@ -148,17 +148,22 @@ AVERAGING_HOOKS = Exercise(
     hints=(
         "Who knows first that a gradient is complete? Not the line after backward.",
         (
-            "`p.register_post_accumulate_grad_hook(hook)` calls `hook(p)` when p.grad has been filled. With"
-            " micro-batches the hook has to count: only every `micro_batches`-th call averages."
+            "`p.register_post_accumulate_grad_hook(hook)` calls `hook(p)` when p.grad has been filled. The hook counts:"
+            " only every `micro_batches`-th call is complete. It sends with async_op=True, and in one order on every"
+            " rank, whatever order autograd has: a complete gradient waits for its turn. The last hook of the pass"
+            " waits for all."
         ),
         (
-            "`calls = Counter()`; in the hook `calls[p] += 1`, and if `calls[p] % micro_batches == 0`:"
-            " `dist.all_reduce(p.grad)`, `p.grad /= dist.get_world_size()`."
+            "`order`: the trained parameters, the last one first. In the hook: note p as complete, then `while"
+            " len(works) < len(order) and order[len(works)] in complete:` divide that one's gradient and"
+            " `works.append(dist.all_reduce(q.grad, async_op=True))`. With all under way: wait for each, and empty"
+            " `works` and `complete` for the next pass."
         ),
     ),
     before=(never_waited, state_changed),
     diagnoses=(
         not_divided,
+        mixed_up,
         earlier_left_out,
         wrong_divisor,
         only_rank_zero,
@@ -176,11 +181,23 @@ AVERAGING_HOOKS = Exercise(
         ),
         payload_in_all(_all_steps_bytes, "every gradient goes once in a step"),
     ),
-    cost=(overlapped(waits=True),),
-    advice=((r"waits in|never|finished without", "Every rank has to average in the same backward pass."),),
-    errors=ERRORS[:1],
+    cost=(overlapped(),),
+    advice=(
+        (
+            r"waits in|never|finished without",
+            "Every rank has to average in the same backward pass, the same gradients in the same order.",
+        ),
+    ),
+    errors=(
+        *ERRORS[:1],
+        (
+            r"/=: 'NoneType'",
+            "A gradient was to be sent before this pass had brought it: one hook for each parameter, and what hooks"
+            " note begins anew with every pass.",
+        ),
+    ),
     mistakes=mistakes.AVERAGING_HOOKS,
-    praise="gradients travel while backward goes on, once for all micro-batches",
+    praise="gradients travel while backward goes on, in one order on every rank, once for all micro-batches",
 )
 
 
@@ -223,7 +240,7 @@ AVERAGE_IN_BUCKETS = Exercise(
         collectives_at_most(lambda case: STEPS * buckets(case), "one for each bucket, from the last parameter on"),
         payload_in_all(_all_steps_bytes, "every gradient goes once in a step, without padding"),
     ),
-    cost=(overlapped(waits=False, which=", and fill buckets from the last parameter, whose gradient comes first"),),
+    cost=(overlapped(which=", and fill buckets from the last parameter, whose gradient comes first"),),
     advice=(
         (
             r"must be equal|mismatch|shapes|waits in|never|finished without",

@@ -132,27 +132,79 @@ AVERAGE_GRADIENTS = (
     ),
 )
 
-LAST, HOOK = "calls[p] % micro_batches == 0", "p.register_post_accumulate_grad_hook(average)"
+LOCAL, START = "if calls[p] % micro_batches:", "works.append(dist.all_reduce(q.grad, group=group, async_op=True))"
+WAITING = f"{START}\n            works[-1].wait()"
 
 AVERAGING_HOOKS = (
-    Mistake("after every micro-batch", "traffic", ("micro-batches before the last stay local",), {LAST: "True"}),
-    Mistake("registered twice", "traffic", ("averaged twice", "once"), {HOOK: f"{HOOK}\n            {HOOK}"}),
     Mistake(
-        "shared one hooked twice",
+        "in the order of backward",
+        "values",
+        ("added to those of another", "begin in a fixed order"),
+        {
+            "while len(works) < len(order) and order[len(works)] in complete:": "for q in [p]:",
+            "q = order[len(works)]": "",
+        },
+    ),
+    Mistake(  # no handle, and no order: each average is whole before backward goes on
+        "blocking, in the order of backward",
+        "values",
+        ("added to those of another", "begin in a fixed order"),
+        body="""
+            calls, n = Counter(), dist.get_world_size(group)
+
+            def average(p):
+                calls[p] += 1
+                if calls[p] % micro_batches == 0:
+                    dist.all_reduce(p.grad, group=group)
+                    p.grad /= n
+
+            for p in model.parameters():
+                if p.requires_grad:
+                    p.register_post_accumulate_grad_hook(average)
+        """,
+    ),
+    Mistake(
+        "waits in the hook",
+        "cost",
+        ("waited for its first all_reduce", "async_op=True and wait at the end of backward"),
+        {START: WAITING},
+    ),
+    Mistake("never waits", "values", ("never waited for the all_reduce",), {"work.wait()": "pass"}),
+    Mistake("after every micro-batch", "traffic", ("micro-batches before the last stay local",), {LOCAL: "if False:"}),
+    Mistake(
+        "registered twice",
+        "values",
+        ("before this pass had brought it", "one hook for each parameter"),
+        {"(hook)": "(hook)\n        p.register_post_accumulate_grad_hook(hook)"},
+    ),
+    Mistake(
+        "shared one averaged twice",
         "traffic",
         ("a parameter that two modules share has one hook",),
-        {"p in model.parameters()": "_, p in model.named_parameters(remove_duplicate=False)"},
+        {
+            "p for p in model.parameters()": "p for _, p in model.named_parameters(remove_duplicate=False)",
+            "for p in order:": "for p in dict.fromkeys(order):",
+            START: WAITING,
+        },
     ),
     Mistake(
         "on its way there",
         "values",
         ("what the last micro-batch added", "register_post_accumulate_grad_hook"),
-        {
-            "def average(p)": "def average(p, gradient)",
-            SUM: "gradient = gradient / n\n            dist.all_reduce(gradient)",
-            "p.grad /= n": "return gradient",
-            HOOK: "p.register_hook(lambda gradient, p=p: average(p, gradient))",
-        },
+        body="""
+            calls, n = Counter(), dist.get_world_size(group)
+
+            def average(p, gradient):
+                calls[p] += 1
+                if calls[p] % micro_batches == 0:
+                    gradient = gradient / n
+                    dist.all_reduce(gradient, group=group)
+                    return gradient
+
+            for p in model.parameters():
+                if p.requires_grad:
+                    p.register_hook(lambda gradient, p=p: average(p, gradient))
+        """,
     ),
     Mistake(
         "before backward",
@@ -169,36 +221,37 @@ AVERAGING_HOOKS = (
             model.register_forward_pre_hook(hook)
         """,
     ),
-    Mistake("without division", "values", ("was not divided by the world size",), {"p.grad /= n": "pass"}),
+    Mistake("without division", "values", ("was not divided by the world size",), {"q.grad /= n": "pass"}),
     Mistake(
         "all at the end",
         "cost",
         ("sent nothing before its last gradient was there",),
-        body="""
-            calls, trained = Counter(), [p for p in model.parameters() if p.requires_grad]
-
-            def hook(p):
-                calls["all"] += 1
-                if calls["all"] % (micro_batches * len(trained)) == 0:
-                    for q in trained:
-                        dist.all_reduce(q.grad)
-                        q.grad /= dist.get_world_size()
-
-            for p in trained:
-                p.register_post_accumulate_grad_hook(hook)
-        """,
+        {"        while len(works)": "        while len(complete) == len(order) > len(works)"},
     ),
     Mistake(
         "counts to the first step",
         "values",
         ("mean after the first step", "begin anew with every step"),
-        {LAST: "calls[p] == micro_batches"},
+        {LOCAL: "if calls[p] != micro_batches:"},
+    ),
+    Mistake(
+        "nothing cleared after a step",
+        "values",
+        ("mean after the first step", "begin anew with every step"),
+        {"complete.clear()": "pass", "works.clear()": "pass"},
     ),
     Mistake(  # p is then what the loop below has left in it
         "name of the loop",
         "values",
         ("those were not averaged", "uses the parameter it is called with"),
-        {"def average(p)": "def average(ignored)"},
+        body="""
+            for p in [p for p in model.parameters() if p.requires_grad]:
+                def average(ignored):
+                    dist.all_reduce(p.grad)
+                    p.grad /= dist.get_world_size()
+
+                p.register_post_accumulate_grad_hook(average)
+        """,
     ),
     Mistake(
         "one counter for all",
@@ -210,7 +263,7 @@ AVERAGING_HOOKS = (
         "divided by micro-batches too",
         "values",
         ("2 ranks times 3 micro-batches", "shall add up"),
-        {"p.grad /= n": "p.grad /= n * micro_batches"},
+        {"q.grad /= n": "q.grad /= n * micro_batches"},
     ),
 )
 
@@ -222,7 +275,7 @@ AVERAGE_IN_BUCKETS = (
     Mistake(
         "sent as they become full",
         "values",
-        ("not in the order they become full",),
+        ("added to those of another", "begin in a fixed order"),
         {
             TURN: "for bucket, flat in zip(buckets, flats):\n"
             "            if p not in set(bucket) or not arrived.issuperset(bucket):\n"
