@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,22 +16,48 @@ OWN_LABS = "LOCKSTEP_LABS"  # folders of labs, for a process that works elsewher
 
 
 @dataclass(frozen=True)
+class LabName:
+    """What the name of a notebook says: '01a_collectives' is the first of the notebooks of lab 01, on collectives."""
+
+    number: str  # '01'
+    part: str  # 'a'; '' where the lab is one notebook
+    topic: str  # 'collectives': the name of its package in `kit.topics`
+
+    @classmethod
+    def read(cls, name: str) -> LabName | None:
+        """The parts of a name; None for one that is no lab's."""
+        found = re.fullmatch(r"(\d\d)([a-z]?)_(\w+)", name)
+        return cls(*found.groups()) if found else None
+
+    @property
+    def label(self) -> str:
+        """What people call it: '01a'."""
+        return self.number + self.part
+
+
+@dataclass(frozen=True)
 class LabFolder:
     """A folder of labs, and where that which belongs to them lies."""
 
-    labs: Path  # NN_topic.ipynb, and solutions/NN_topic.py
+    labs: Path  # NN_topic.ipynb, or NNa_topic.ipynb and NNb_topic.ipynb; and solutions/NN_topic.py
     topics: Path  # a package for each topic
     traces: Path  # a folder of recordings for each lab
     tests: Path  # a folder of tests for each topic
 
     def notebooks(self) -> list[Path]:
-        return sorted(self.labs.glob("[0-9][0-9]_*.ipynb"))
+        return sorted(path for path in self.labs.glob("*.ipynb") if LabName.read(path.stem))
 
     def has(self, topic: str) -> bool:
         """Whether it has a lab of this topic: exercises, beside a notebook that is named for it."""
         if not (self.topics / topic / "exercises.py").is_file():
             return False
-        return any(notebook.stem[3:] == topic for notebook in self.notebooks())
+        return any(topic_of(notebook.stem) == topic for notebook in self.notebooks())
+
+
+def topic_of(lab: str) -> str:
+    """'collectives' for '01a_collectives'; '' for what is no lab's name."""
+    name = LabName.read(lab)
+    return name.topic if name else ""
 
 
 def shipped() -> LabFolder:
@@ -52,12 +79,12 @@ def own() -> list[LabFolder]:
     except OSError:  # the folder was deleted meanwhile
         return []
     folders = [lab_folder(Path(name).absolute()) for name in named.split(os.pathsep)]
-    return [folder for folder in folders if any(folder.has(notebook.stem[3:]) for notebook in folder.notebooks())]
+    return [folder for folder in folders if any(folder.has(topic_of(notebook.stem)) for notebook in folder.notebooks())]
 
 
 def traces_of(lab: str) -> Path:
     """The folder in which the recordings of a lab lie, in a folder of its name."""
-    homes = [folder for folder in own() if folder.has(lab.partition("_")[2])]
+    homes = [folder for folder in own() if folder.has(topic_of(lab))]
     return (homes[0] if homes else shipped()).traces
 
 

@@ -42,7 +42,7 @@ def complaints(notebook: Path, folder: Path | None = None) -> list[str]:
 def every(labs: Path, folder: Path | None = None) -> list[str]:
     """The complaints about all labs, and about folders of recordings that belong to none."""
     home = folder or assets() / "traces"
-    notebooks = sorted(labs.glob("[0-9][0-9]_*.ipynb"))
+    notebooks = resources.lab_folder(labs).notebooks()
     strays = {path.name for path in home.iterdir()} - {notebook.stem for notebook in notebooks}
     found = [told for notebook in notebooks for told in complaints(notebook, folder)]
     return found + [f"{name} in {home} belongs to no lab: remove it" for name in sorted(strays)]

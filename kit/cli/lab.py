@@ -17,7 +17,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "lab",
         help="copy the labs to your folder and open them in JupyterLab",
-        description="Copy the labs to your folder, where nothing is ever overwritten, and open JupyterLab on lab 01.",
+        description="Copy the labs to your folder, where nothing is ever overwritten, and open lab 00 there.",
         epilog="What follows a lone -- goes to JupyterLab: lockstep lab --no-browser -- --port 9999",
     )
     parser.add_argument("--dir", default="lockstep-labs", metavar="DIR", help="your folder (default: ./lockstep-labs)")
@@ -36,11 +36,11 @@ def run(options: argparse.Namespace) -> NoReturn:
         ) from problem
     stays = f"; {len(kept)} that were there stay as they are" if kept else ""
     print(f"Your labs are in {folder} ({len(copied)} files copied{stays}).", flush=True)
-    first = next(iter(sorted((folder / "labs").glob("01_*.ipynb"))), folder / "labs")
+    first = resources.shipped().notebooks()[0].name
     command = [
         *(sys.executable, "-m", "jupyterlab"),
         f"--ServerApp.root_dir={folder}",
-        f"--LabApp.default_url=/lab/tree/{first.relative_to(folder).as_posix()}",
+        f"--LabApp.default_url=/lab/tree/labs/{first}",
         # tabs of another project's notebooks would be looked for in this folder
         f"--LabApp.workspaces_dir={folder / '.jupyter' / 'workspaces'}",
         *("--log-level=ERROR", "--LabApp.log_level=ERROR"),  # the address stands alone, where it can be found

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kit import resources
+from kit.resources import LabName
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +27,11 @@ def add_to(commands: Any) -> None:
         epilog="Then, as with any lab: 'lockstep check my_labs --solutions', 'lockstep check my_labs --mistakes', "
         "'lockstep record my_labs'. All of it is told in kit/LABS.md.",
     )
-    parser.add_argument("lab", metavar="NN_TOPIC", help="two digits and a word for its topic, for instance 05_tensor")
+    parser.add_argument(
+        "lab",
+        metavar="NN_TOPIC",
+        help="two digits and a word for its topic, as in 05_tensor; or 05a_tensor, the first of several notebooks",
+    )
     parser.add_argument(
         "--into", type=Path, metavar="DIR", help="a folder of your own labs (default: this checkout of Lockstep)"
     )
@@ -48,14 +53,15 @@ def new(lab: str, into: Path | None, here: Path) -> list[Path]:
     into: a folder of labs of one's own, which is made; None: the checkout of Lockstep that `here` lies in. Nothing is
     overwritten. Raises ValueError for a name that cannot be, or that is taken, and where there is no checkout.
     """
-    topic = lab[3:]
-    if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]*", lab) or keyword.iskeyword(topic):
+    name = LabName.read(lab)
+    if name is None or not re.fullmatch(r"[a-z][a-z0-9_]*", name.topic) or keyword.iskeyword(name.topic):
         raise ValueError(f"a lab is named by two digits and a word for its topic, as in 05_tensor, not {lab!r}.")
     folder = resources.lab_folder(into) if into is not None else _checkout(here)
     for other in resources.shipped().notebooks() + folder.notebooks():
-        if other.stem[3:] == topic or (other.parent == folder.labs and other.stem[:2] == lab[:2]):
+        taken = LabName.read(other.stem)
+        if taken and (taken.topic == name.topic or (other.parent == folder.labs and taken.label == name.label)):
             raise ValueError(f"{other} has this number or this topic: choose another one.")
-    pages = {_target(path, folder, lab): _filled(path, lab) for path in sorted(_template(own=into is not None))}
+    pages = {_target(path, folder, lab, name): _filled(path, lab, name) for path in sorted(_template(into is not None))}
     there = [path for path in pages if path.exists()]
     if there:
         raise ValueError(f"{there[0]} is there already, and nothing is overwritten: remove it, or choose another name.")
@@ -78,8 +84,8 @@ def _template(own: bool) -> list[Path]:
     return [path for path in files if not (own and path.name == "promises.py")]
 
 
-def _target(path: Path, folder: LabFolder, lab: str) -> Path:
-    topic = lab[3:]
+def _target(path: Path, folder: LabFolder, lab: str, name: LabName) -> Path:
+    topic = name.topic
     homes = {
         "lab.ipynb": folder.labs / f"{lab}.ipynb",
         "solutions.py": folder.labs / "solutions" / f"{lab}.py",
@@ -87,20 +93,27 @@ def _target(path: Path, folder: LabFolder, lab: str) -> Path:
         "tests": folder.tests / topic,
     }
     first, *others = path.relative_to(resources.template()).parts
-    return homes[first].joinpath(*others).with_name(path.name.replace("my_topic", topic)) if others else homes[first]
+    if not others:
+        return homes[first]
+    file = promises(name) + ".py" if path.name == "promises.py" else path.name.replace("my_topic", topic)
+    return homes[first].joinpath(*others).with_name(file)
 
 
-def _filled(path: Path, lab: str) -> str:
+def promises(name: LabName) -> str:
+    """The module, beside its topic's tests, that keeps what the prose of a lab promises."""
+    return f"promises_{name.part}" if name.part else "promises"
+
+
+def _filled(path: Path, lab: str, name: LabName) -> str:
     """A file of the template with the names of the new lab in place of its own."""
-    number, topic = lab[:2], lab[3:]
-    words = topic.replace("_", " ")
+    topic, words = name.topic, name.topic.replace("_", " ")
     names = {
         "00_my_topic": lab,
         "my_topic": topic,
         "my-topic": topic.replace("_", "-"),
         "My topic": words.capitalize(),
-        "00 ·": f"{number} ·",
-        "ab 00": f"ab {number}",
+        "00 ·": f"{name.label} ·",
+        "ab 00": f"ab {name.label}",
     }
     text = path.read_text(encoding="utf-8")
     return re.sub("|".join(names), lambda found: names[found[0]], text)

@@ -1,7 +1,8 @@
 """Which labs there are and what is to be done in them: found by being there.
 
 A lab is a notebook `NN_topic.ipynb` whose topic has exercises: a package `kit.topics.<topic>` with a module `exercises`
-that holds EXERCISES. `kit.resources` knows in which folders both lie, Lockstep's own or an instructor's.
+that holds EXERCISES. A topic may have several notebooks, `NNa_topic.ipynb` and `NNb_topic.ipynb`: each exercise says to
+which it belongs. `kit.resources` knows in which folders all this lies, Lockstep's own or an instructor's.
 """
 
 from __future__ import annotations
@@ -23,20 +24,25 @@ if TYPE_CHECKING:
 class Lab:
     """A lab with exercises."""
 
-    name: str  # '01_collectives'
+    name: str  # '01a_collectives'
     notebook: Path
     solutions: Path
 
     @property
     def topic(self) -> str:
         """The name of its package in `kit.topics`."""
-        return self.name.partition("_")[2]
+        return resources.topic_of(self.name)
+
+    @property
+    def of_topic(self) -> tuple[Exercise, ...]:
+        """The exercises of all notebooks of its topic."""
+        found: tuple[Exercise, ...] = import_module(f"kit.topics.{self.topic}.exercises").EXERCISES
+        return found
 
     @property
     def exercises(self) -> tuple[Exercise, ...]:
         """In the order a learner meets them."""
-        found: tuple[Exercise, ...] = import_module(f"kit.topics.{self.topic}.exercises").EXERCISES
-        return found
+        return tuple(each for each in self.of_topic if each.lab == self.name)
 
 
 @cache
@@ -46,13 +52,16 @@ def labs() -> dict[str, Lab]:
     for folder in (resources.shipped(), *resources.own()):
         for notebook in folder.notebooks():
             lab = Lab(notebook.stem, notebook, folder.labs / "solutions" / f"{notebook.stem}.py")
-            if (folder.topics / lab.topic / "exercises.py").is_file():
-                twin = next((other for other in found.values() if other.topic == lab.topic), lab)
-                if twin is not lab and twin.notebook.parent == resources.labs():
-                    raise ValueError(
-                        f"{notebook} has the topic of lab {twin.name}: give it, and its folder, another name"
-                    )
-                found.setdefault(twin.name, lab)
+            if not (folder.topics / lab.topic / "exercises.py").is_file():
+                continue
+            others = [other for other in found.values() if other.topic == lab.topic]
+            elsewhere = [other for other in others if other.notebook.parent != lab.notebook.parent]
+            if any(other.notebook.parent == resources.labs() for other in elsewhere):
+                raise ValueError(
+                    f"{notebook} has the topic of lab {elsewhere[0].name}: give it, and its folder, another name"
+                )
+            if not elsewhere:
+                found[lab.name] = lab
     return dict(sorted(found.items()))
 
 
@@ -61,6 +70,12 @@ def exercises() -> dict[str, Exercise]:
     """Every exercise by its id, in the order of the labs. Raises ValueError for an id that two of them have."""
     found: dict[str, Exercise] = {}
     for lab in labs().values():
+        for exercise in lab.of_topic:
+            if exercise.lab not in labs():
+                raise ValueError(
+                    f"the exercise {exercise.id!r} is said to belong to lab {exercise.lab}, and there is none:"
+                    f" name in {lab.topic}/exercises.py the notebook it stands in"
+                )
         for exercise in lab.exercises:
             if exercise.id in found:
                 raise ValueError(

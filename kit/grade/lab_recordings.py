@@ -48,7 +48,7 @@ def record_all(notebooks: Sequence[Notebook], into: Path | None, settings: Setti
 
 def _home(notebook: Notebook) -> Path:
     beside = resources.lab_folder(notebook.path.parent)
-    if (beside.topics / notebook.path.stem.partition("_")[2]).is_dir():
+    if (beside.topics / resources.topic_of(notebook.path.stem)).is_dir():
         return beside.traces
     if resources.installed():
         raise ValueError("recordings belong into a checkout of Lockstep: name a folder of your own with --into DIR.")

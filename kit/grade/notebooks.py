@@ -10,7 +10,6 @@ from pathlib import Path
 
 from kit import resources
 
-_NUMBERED = re.compile(r"(?P<number>\d\d)_(?P<topic>\w+)")
 _EXERCISE = re.compile(r"""^\s*@(?:kit\.)?exercise\(\s*["']([^"']+)["']""", re.MULTILINE)
 
 
@@ -33,9 +32,10 @@ class Notebook:
 def find(wanted: Sequence[str], here: Path) -> list[Notebook]:
     """The notebooks that `wanted` names, in its order and each once; all labs when it is empty.
 
-    A number (`1`, `01`), a topic (`collectives`) or both (`01_collectives`) names a lab: one of those in `here` or
-    `here/labs` where a learner's copy lies there, of the shipped ones otherwise. Anything else is the path of a
-    notebook or of a folder of notebooks, in folders of their own too. Raises ValueError that names what there is.
+    A number (`1`, `01`, or `01a` for one of its notebooks), a topic (`collectives`) or both (`01a_collectives`) names
+    a lab, with all its notebooks: one of those in `here` or `here/labs` where a learner's copy lies there, of the
+    shipped ones otherwise. Anything else is the path of a notebook or of a folder of notebooks, in folders of their own
+    too. Raises ValueError that names what there is.
     """
     folder = labs_folder(here)
     labs = _labs_in(folder)
@@ -52,16 +52,13 @@ def labs_folder(here: Path) -> Path:
 
 
 def _labs_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.ipynb") if _NUMBERED.fullmatch(path.stem))
+    return resources.lab_folder(folder).notebooks()
 
 
 def _resolve(word: str, labs: Sequence[Path], folder: Path, here: Path) -> list[Path]:
-    for lab in labs:
-        match = _NUMBERED.fullmatch(lab.stem)
-        assert match is not None
-        names = {lab.stem, match["topic"], match["number"], match["number"].lstrip("0") or "0"}
-        if word in names:
-            return [lab]
+    meant = [lab for lab in labs if word in _names(lab.stem)]
+    if meant:
+        return meant
     path = here / word
     if path.is_dir():
         inside = (found for found in path.rglob("*.ipynb") if not _hidden(found.relative_to(path)))
@@ -79,6 +76,14 @@ def _resolve(word: str, labs: Sequence[Path], folder: Path, here: Path) -> list[
     raise ValueError(
         f"There is no lab '{word}' in {folder}: it has {known}. A notebook of your own is given by its path."
     )
+
+
+def _names(lab: str) -> set[str]:
+    """What a lab may be called: '1', '01', '1a', '01a', 'collectives', '01a_collectives'."""
+    name = resources.LabName.read(lab)
+    assert name is not None
+    numbers = {name.number, name.label}
+    return {lab, name.topic, *numbers, *(number[1:] for number in numbers if number.startswith("0"))}
 
 
 def _named(paths: Sequence[Path], folder: Path) -> list[Notebook]:

@@ -15,6 +15,8 @@ import papermill
 import pytest
 
 from kit import resources
+from kit.cli.new import promises
+from kit.resources import LabName
 from tests.launch import as_torchrun
 
 LABS = resources.shipped().notebooks()
@@ -52,7 +54,9 @@ def said(notebook: dict[str, Any], name: str) -> str:
 
 def promises_of(path: Path) -> ModuleType:
     """What the prose of a lab tells its reader to look at, tested beside its topic."""
-    return import_module(f"tests.topics.{path.stem[3:]}.promises")
+    name = LabName.read(path.stem)
+    assert name is not None
+    return import_module(f"tests.topics.{name.topic}.{promises(name)}")
 
 
 def exercises(path: Path) -> int:
@@ -66,11 +70,11 @@ def test_solved(path, lab_ranks, tmp_path, monkeypatch):
     assert verdicts(tmp_path) == {"passed": exercises(path)}
     assert all(cell.get("execution_count") for cell in notebook["cells"] if cell["cell_type"] == "code")
     (name,) = re.findall(r'\.export\("(\w+\.py)"\)', "".join(notebook["cells"][-1]["source"]))
-    script, promises = tmp_path / name, promises_of(path)
+    script, told = tmp_path / name, promises_of(path)
     assert not re.search(r"^\s*(import|from) kit\b", script.read_text(encoding="utf-8"), re.MULTILINE)
-    assert re.search(promises.script(lab_ranks), as_torchrun(script, lab_ranks))
+    assert re.search(told.script(lab_ranks), as_torchrun(script, lab_ranks))
     if lab_ranks == 3:
-        promises.solved(partial(said, notebook))
+        told.solved(partial(said, notebook))
 
 
 @every_lab

@@ -94,7 +94,7 @@ def test_in_a_checkout_it_edits_no_file_and_passes(tmp_path: Path) -> None:
     git(["git", "add", "-A"])
     git(["git", "-c", "user.name=author", "-c", "user.email=author@example.org", "commit", "-qm", "before"])
     environment = {**os.environ, "PYTHONPATH": str(here)}
-    new = [sys.executable, "-m", "kit.cli", "new", "98_specimen"]
+    new = [sys.executable, "-m", "kit.cli", "new", "98a_specimen"]
     written = git(new, env=environment).stdout.split()
     changed = git(["git", "status", "--porcelain", "--untracked-files=all"]).stdout.splitlines()
     assert sorted(changed) == sorted(f"?? {path}" for path in written)

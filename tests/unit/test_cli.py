@@ -127,7 +127,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def test_lab_copies_and_opens_the_collectives_lab(started: list[list[str]], tmp_path: Path) -> None:
+def test_lab_copies_the_labs_and_opens_the_first(started: list[list[str]], tmp_path: Path) -> None:
     run("lab", "--dir", str(tmp_path / "mine"), "--no-browser", "--", "--port", "9999")
     shipped = {path.name for path in resources.labs().glob("*.ipynb")}
     assert {path.name for path in (tmp_path / "mine" / "labs").iterdir()} == shipped
@@ -135,7 +135,7 @@ def test_lab_copies_and_opens_the_collectives_lab(started: list[list[str]], tmp_
     (command,) = started
     assert command[1:3] == ["-m", "jupyterlab"]
     assert f"--ServerApp.root_dir={tmp_path / 'mine'}" in command
-    assert "--LabApp.default_url=/lab/tree/labs/01_collectives.ipynb" in command
+    assert "--LabApp.default_url=/lab/tree/labs/00_ranks.ipynb" in command
     assert "--log-level=ERROR" in command, "the address stands alone"
     assert command[-2:] == ["--port", "9999"] and "--no-browser" in command
     ours, site = os.environ["JUPYTER_CONFIG_PATH"].split(os.pathsep)

@@ -24,9 +24,11 @@ def test_every_shipped_notebook_is_a_lab_and_its_exercises_name_it() -> None:
         assert lab.solutions.is_file()
 
 
-def discovered(*folders: Path, code: int = 0) -> str:
+NAMES = "from kit.grade import discovery; print(*discovery.labs()); print(*discovery.exercises())"
+
+
+def discovered(*folders: Path, code: int = 0, program: str = NAMES) -> str:
     """What a fresh process finds, or the last line of its error."""
-    program = "from kit.grade import discovery; print(*discovery.labs()); print(*discovery.exercises())"
     environment = {**os.environ, resources.OWN_LABS: os.pathsep.join(map(str, folders))}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
@@ -41,6 +43,21 @@ def test_a_lab_in_any_folder_is_found_and_the_folder_named_first_counts(tmp_path
     assert discovered(tmp_path / "one").split()[-1] == "sample-mean"
     assert discovered(tmp_path / "two", tmp_path / "one").split()[-1] == "sample-median"
     assert "99_sample" in discovered(tmp_path / "one") and "99_sample" not in discovered(tmp_path)
+
+
+def test_each_notebook_of_a_topic_has_its_own_exercises(tmp_path: Path) -> None:
+    new("99a_sample", tmp_path, tmp_path)
+    shutil.copy(tmp_path / "99a_sample.ipynb", tmp_path / "99b_sample.ipynb")
+    exercises = tmp_path / "topics" / "sample" / "exercises.py"
+    again = (
+        '\nfrom dataclasses import replace\nEXERCISES += (replace(EXERCISES[0], id="sample-sum", lab="99b_sample"),)\n'
+    )
+    exercises.write_text(exercises.read_text() + again)
+    program = "from kit.grade.discovery import labs; print(*(each.id for each in labs()['{}'].exercises))"
+    assert discovered(tmp_path, program=program.format("99a_sample")).split() == ["sample-mean"]
+    assert discovered(tmp_path, program=program.format("99b_sample")).split() == ["sample-sum"]
+    (tmp_path / "99b_sample.ipynb").unlink()
+    assert "the exercise 'sample-sum' is said to belong to lab 99b_sample" in discovered(tmp_path, code=1)
 
 
 def test_a_folder_of_topics_is_one_of_ours_where_a_notebook_is_named_for_a_topic(
@@ -84,6 +101,7 @@ def test_names_that_are_taken_are_told(tmp_path: Path, old: str, other: str, sen
         ("99_Sample", "not '99_Sample'"),
         ("99_other", "99_sample.ipynb has this number"),
         ("99_zero", "04_zero.ipynb has this number or this topic"),
+        ("99A_other", "two digits and a word"),
     ],
 )
 def test_a_new_lab_needs_a_name_that_is_free(tmp_path: Path, lab: str, sentence: str) -> None:

@@ -25,6 +25,15 @@ def test_a_lab_has_several_names(copy: Path, word: str) -> None:
     assert [notebook.path for notebook in find([word], copy)] == [copy / "labs" / "01_collectives.ipynb"]
 
 
+def test_a_lab_of_several_notebooks_means_all_of_them_and_a_letter_means_one(tmp_path: Path) -> None:
+    first, second = (write(tmp_path / "labs" / f"05{part}_tensor.ipynb", "1") for part in "ab")
+    write(tmp_path / "labs" / "00_ranks.ipynb", "1")
+    for word in ("5", "05", "tensor"):
+        assert [notebook.path for notebook in find([word], tmp_path)] == [first, second]
+    for word in ("5b", "05b", "05b_tensor", "labs/05b_tensor.ipynb"):
+        assert [notebook.path for notebook in find([word], tmp_path)] == [second]
+
+
 def test_no_name_means_all_labs(copy: Path) -> None:
     assert [notebook.name for notebook in find([], copy)] == ["00_ranks", "01_collectives"]
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kit.grade.lab_recordings import BUDGET
-from kit.resources import assets, labs
+from kit.resources import assets, labs, shipped
 from kit.run.recordings.index import FILE, load
 from kit.trace.trace import Trace
 from tests import staleness
 
-LABS = sorted(path.stem for path in labs().glob("[0-9][0-9]_*.ipynb"))
+LABS = [notebook.stem for notebook in shipped().notebooks()]
 
 
 @pytest.mark.parametrize("path", sorted((assets() / "traces").rglob("*.trace")), ids=lambda path: path.stem)
