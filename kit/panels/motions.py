@@ -107,11 +107,10 @@ class Motions:
         getattr(self.session, motion)(ranks=free if self.held else None)
 
     def _next_operation(self) -> int:
-        trace = self.session.trace
+        """The next position from which some rank issues an operation, however the record was made."""
+        positions = self.session.trace.positions
         for index in range(self.session.position + 1, self.newest):
-            before = trace.positions[index - 1].states
-            for earlier, state in zip(before, trace.positions[index].states, strict=True):
-                stop = trace.stop(state.rank, index)
-                if state.stop != earlier.stop and stop is not None and stop.about_to is not None:
-                    return index
+            here, after = positions[index].states, positions[index + 1].states
+            if any(later.operations > now.operations for now, later in zip(here, after, strict=True)):
+                return index
         return self.newest

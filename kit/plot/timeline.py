@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KINDS = ("compute", "communicate", "wait", "held")
 _VERBS = {"compute": "computes", "communicate": "communicates", "wait": "waits", "held": "held"}
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_SUBTITLES = {("measured", "step"): "measured, your pauses left out"}
 _HEAD, _AXIS, _GAP, _WIDEST = 14, 20, 4, 22  # px: a block's name, the axis, between two blocks, a rank's row at most
 DETAIL = 2800  # columns that narrow spans are kept for: four times as fine as a drawing that nobody has zoomed
 
@@ -51,7 +52,7 @@ def timeline_figure(
             pitch * world + _GAP,
             head=_HEAD,
             foot=rest if name == "measured" else 0,
-            subtitle=name,
+            subtitle=_SUBTITLES.get((name, trace.meta.mode), name),
             bare=name != "measured",
         )
         for name, done, to_come in blocks

@@ -91,8 +91,8 @@ class StepRun(PostingRun["SteppedWork"]):
         with self._turn:
             while not self._go and self.aborted is None:
                 self._turn.wait()
+        self.released = time.monotonic_ns()  # also of one that is told to leave: while it stood it did not compute
         self.leave_if_told()
-        self.released = time.monotonic_ns()
 
     def leave_if_told(self) -> None:
         if self.aborted is not None:

@@ -185,6 +185,9 @@ class Session(Steppable):
             else:
                 states = tuple(_held(s) if s.rank in held else s for s in message.states)
                 position = Position(words, states, message.verdict)
+                if self._recorder.positions and _nothing_new(position, newest := self._recorder.positions[-1]):
+                    self._position = len(self._recorder.positions) - 1
+                    return newest
             self._position = self._recorder.add(position)
             return position
 
@@ -270,6 +273,15 @@ _WHY_ENDED: dict[type, str] = {
     AllReady: "the ranks were reset",
     Replaced: "another function was given to the ranks",
 }
+
+
+def _nothing_new(position: Position, newest: Position) -> bool:
+    """Whether a motion moved nobody: all wait as they did. Of a rank that runs, that it still runs is news."""
+
+    def told(one: Position) -> tuple[str | None, list[RankState]]:
+        return one.verdict, [s if s.phase == "running" else replace(s, now=None) for s in one.states]
+
+    return told(position) == told(newest)
 
 
 def _held(state: RankState) -> RankState:

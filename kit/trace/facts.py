@@ -237,7 +237,8 @@ class RankState:
     detail: str = ""  # 'killed by SIGKILL', 'stopped by SIGSTOP'
 
     def __str__(self) -> str:
-        return " · ".join((f"rank {self.rank} {self.clause}", *self.details))
+        waited = (duration(self._elapsed),) if self.phase == "waiting" and self._elapsed else ()
+        return " · ".join((f"rank {self.rank} {self.clause}", *self.details, *waited))
 
     @property
     def clause(self) -> str:
@@ -266,10 +267,12 @@ class RankState:
 
     @property
     def details(self) -> tuple[str, ...]:
-        """What stands after the clause, set apart by dots: line and length of a wait, the operation that is next."""
+        """What stands after the clause, set apart by dots: the line of a wait, the operation that is next.
+
+        Not how long it waits: that a person thought meanwhile is in it, and is not in the times of pictures.
+        """
         if self.phase == "waiting":
-            waited = duration(self._elapsed) if self._elapsed else None
-            return tuple(text for text in (self.place and self.place.words(), waited) if text)
+            return (self.place.words(),) if self.place else ()
         if self.phase == "paused" and self.operation:
             return (f"about to call {self.operation}",)
         return ()

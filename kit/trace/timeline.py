@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kit.trace.clocks import Run, blocked_operation, measured_cost, retimed
+from kit.trace.clocks import Run, blocked_operation, measured_cost, past_holds, retimed
 from kit.trace.facts import Operation, Pass, Place, Record
 from kit.trace.match import arrivals
 
@@ -38,16 +38,18 @@ class Span:
 def lay_out(record: Record) -> tuple[Span, ...]:
     """Every rank's time, by rank, lane and start.
 
-    A stepped run is drawn on virtual clocks: the person's time is cut out, an operation begins at its last arrival (see
-    `kit.trace.clocks`). Recorded and predicted runs keep their own times, counted from their common start. A rank that
-    still waits, or is held, at the last position has an open span up to the latest clock of all ranks, and a little
-    further where that would be too short to be seen.
+    A stepped run is drawn on virtual clocks: the person's time is cut out, an operation begins at its last arrival, a
+    hold lasts as long as the ranks that were moved worked meanwhile (see `kit.trace.clocks`). Recorded and predicted
+    runs keep their own times, counted from their common start. A rank that still waits, or is held, at the
+    last position has an open span up to the latest clock of all ranks, and a little further where that would be too
+    short to be seen.
     """
-    runs = retimed(record, measured_cost(record)) if record.meta.mode == "step" else _recorded(record)
+    stepped = record.meta.mode == "step"
+    runs = retimed(record, measured_cost(record), holds=past_holds(record)) if stepped else _recorded(record)
     held = _held(record)
     latest = max((run.clock for run in runs), default=0)
     some_open = any(run.blocked is not None for run in runs) or bool(held)
-    least = max(1, round(OPEN_SHARE * latest)) if record.meta.mode == "step" or held else 0
+    least = max(1, round(OPEN_SHARE * latest)) if stepped or held else 0
     horizon = max([latest, *(_open_start(run) + least for run in runs if _is_open(run, held))]) if some_open else latest
     found = [span for run in runs for span in _of_rank(run, horizon, held)]
     return tuple(sorted(found, key=lambda span: (span.rank, span.lane, span.start)))
@@ -124,6 +126,8 @@ def _of_rank(run: Run, horizon: int, held: dict[int, Place | None]) -> Iterable[
             taken.append((start, horizon))
     for start, end in outside(union(run.active), taken):
         yield _span(run.rank, "compute", start, end, "compute")
+    for start, end in run.held:
+        yield _span(run.rank, "held", start, end, "held by you")
     if run.rank in held and run.blocked is None:
         yield _span(run.rank, "held", run.clock, horizon, "held by you", held[run.rank], open=True)
     yield from _hidden(run, taken)

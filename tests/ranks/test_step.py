@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 import kit
+from kit.panels.motions import Motions
 from kit.run.cursor import Replay
 from kit.run.errors import NotFinished
 from kit.run.live import LiveRunner
@@ -81,9 +82,12 @@ def test_a_held_rank_makes_the_others_wait_and_its_own_step_frees_them(three: Li
     assert waiting[0].waiting_for == waiting[2].waiting_for == (1,)
     assert waiting[1].held and waiting.verdict is None
     assert "waits in all_reduce for rank 1" in str(waiting[0])
+    seen = session.position
     again = session.step(ranks=[0, 2])
-    assert [state.phase for state in again] == ["waiting", "paused", "waiting"], "stepping a waiting rank does nothing"
+    assert again is waiting and session.position == seen, "stepping a waiting rank does nothing, and adds nothing"
     assert lines(session.step(ranks=[1])) == [FIRST + 2] * 3, "the motion waits for the ranks it has freed"
+    held = [span for span in session.trace.spans() if span.kind == "held" and not span.open]
+    assert [span.rank for span in held] == [1], "a hold that is over is drawn as one"
     session.close()
 
 
@@ -107,6 +111,11 @@ def test_to_line_and_to_the_next_operation(three: LiveRunner) -> None:
     assert [session.trace.stop(r, session.position).about_to for r in range(3)] == ["all_reduce"] * 3
     assert not session.trace.ranks[0].operations, "it stands before the operation, not in it"
     assert lines(session.to_line(FIRST + 2)) == [FIRST + 2] * 3
+    session.seek(0)
+    motions = Motions(session)
+    motions.collective()
+    assert session.position == 1, "in the record it finds the operation again"
+    session.seek(-1)
     with pytest.raises(ValueError, match="no stepped file is called 'nowhere.py'"):
         session.to_line(3, file="nowhere.py")
     session.close()
@@ -143,6 +152,9 @@ def test_a_new_session_ends_the_old_one_whose_record_stays(three: LiveRunner) ->
     with pytest.raises(RuntimeError, match="another function was given to the ranks"):
         old.step()
     assert lines(old.back()) == [FIRST] * 3
+    for rank in old.trace.ranks:
+        between = zip(rank.active, rank.active[1:], strict=False)
+        assert all(end <= start for (_, end), (start, _) in between), "while it stood it did not compute"
     assert lines(new.state) == [FIRST] * 3
     new.finish()
     assert len(new.results) == 3

@@ -19,20 +19,21 @@ LINES = ("def relay(x):", "    dist.send(x, 1)", "    dist.recv(x, 1)", "    ret
 PLACE = [Place("cell", line, "relay") for line in (1, 2, 3, 4)]
 
 
-def _stop(rank: int, index: int, line: int, about_to: str | None = None) -> Stop:
-    return Stop(rank, index, index * 1000, (Frame(PLACE[line - 1], (), ()),), Memory(1, 1, "none"), (), 0, about_to)
+ISSUED = (0, 0, 1, 2, 2)  # operations, at each position
+
+
+def _stop(rank: int, index: int, line: int) -> Stop:
+    frames = (Frame(PLACE[line - 1], (), ()),)
+    return Stop(rank, index, index * 1000, frames, Memory(1, 1, "none"), (), ISSUED[index])
 
 
 def relay_trace() -> Trace:
-    """Two ranks, five positions: lines 1, 2 (about to send), 3, 4, the end."""
-    stops = [
-        tuple(_stop(rank, i, line, "send" if line == 2 else None) for i, line in enumerate((1, 2, 3, 4, 4)))
-        for rank in (0, 1)
-    ]
+    """Two ranks, stepped by lines to five positions: lines 1, 2 (which sends), 3 (which receives), 4, the end."""
+    stops = [tuple(_stop(rank, i, line) for i, line in enumerate((1, 2, 3, 4, 4))) for rank in (0, 1)]
     positions = []
     for index, line in enumerate((1, 2, 3, 4, 4)):
         phase = "finished" if index == 4 else "paused"
-        seen = {"place": PLACE[line - 1], "stop": index, "since": 0, "now": index * 1000}
+        seen = {"place": PLACE[line - 1], "stop": index, "since": 0, "now": index * 1000, "operations": ISSUED[index]}
         states = tuple(RankState(rank, phase, **seen) for rank in (0, 1))
         positions.append(Position("start" if index == 0 else "step", states))
     operations: tuple[Operation, ...] = ()

@@ -16,7 +16,7 @@ from tests.traces import example
 
 def blocks(figure: Figure) -> dict[str, Axes]:
     (column,) = figure.columns
-    return {axes.subtitle: axes for axes in column.axes}
+    return {axes.subtitle.split(",")[0]: axes for axes in column.axes}
 
 
 def bars(figure: Figure, block: str = "measured") -> Boxes:
@@ -113,3 +113,11 @@ def test_it_is_as_high_as_it_is_told_and_many_ranks_share_numbers() -> None:
     assert timeline_figure(example.ring(8), height=90).height == 90
     ticks = blocks(timeline_figure(example.ring(8), height=90))["measured"].y.ticks
     assert [label for _, label in ticks] == ["0", "2", "4", "6"]
+
+
+def test_a_stepped_run_says_that_a_person_s_pauses_are_left_out_and_a_recorded_one_has_none() -> None:
+    subtitles = {
+        drawn.meta.mode: timeline_figure(drawn).columns[0].axes[-1].subtitle
+        for drawn in (example.ring(4), example.via_root())
+    }
+    assert subtitles == {"step": "measured, your pauses left out", "record": "measured"}

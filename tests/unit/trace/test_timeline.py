@@ -196,3 +196,76 @@ def test_active_time_between_two_moments() -> None:
     assert active.between(20, 30) == 0
     assert active.between(35, 35) == 0
     assert Active([]).between(5, 9) == 4
+
+
+def held_by_turns(program: list[Action], world: int, held: bool) -> Trace:
+    """Every action moves its own ranks alone; the others are held meanwhile, or are said not to be."""
+    drawing = TraceBuilder("f", ["..."], world, "step")
+    for rank in range(world):
+        drawing.stop(rank, 1)
+    drawing.position("start")
+    for number, (what, rank, other, microseconds) in enumerate(program):
+        moved = [rank]
+        if what == "compute" or rank == other:
+            drawing.run(rank, microseconds)
+        else:
+            moved = sorted({rank, other}) if what == "message" else list(range(world))
+            match = f"0/{number}"
+            send = drawing.issue(rank, "send", match, 1, X, peer=other) if what == "message" else None
+            parts = [drawing.issue(other, "recv", match, 2, X, peer=rank)] if send else []
+            parts = [send, *parts] if send else [drawing.issue(one, "all_reduce", match, 3, X) for one in moved]
+            drawing.move(match, microseconds)
+            for part in parts:
+                drawing.wait(part)
+        for one in moved:
+            drawing.stop(one, 1)
+        drawing.position("step", held=[one for one in range(world) if held and one not in moved])
+    return drawing.trace()
+
+
+@given(st.integers(2, 4).flatmap(lambda n: st.tuples(st.just(n), programs(n))))
+def test_a_hold_adds_to_a_rank_s_time_what_the_others_worked_and_nothing_else(case: tuple[int, list[Action]]) -> None:
+    world, program = case
+    with_holds = held_by_turns(program, world, True).spans()
+    worked = defaultdict(float)
+    for span in with_holds:
+        worked[span.rank, span.kind] += span.end - span.start
+    for rank in range(world):
+        own = [span for span in with_holds if (span.rank, span.lane) == (rank, 0)]
+        assert not own or own[0].start == 0
+        assert all(a.end == pytest.approx(b.start) for a, b in zip(own, own[1:], strict=False))
+    for span in held_by_turns(program, world, False).spans():
+        worked[span.rank, span.kind] -= span.end - span.start
+    kinds = {kind for (_, kind), seconds in worked.items() if seconds > 1e-12}
+    assert kinds <= {"held", "wait"}
+    assert all(abs(seconds) < 1e-12 for (_, kind), seconds in worked.items() if kind in ("compute", "communicate"))
+
+
+def test_a_rank_that_was_held_is_drawn_as_held_and_not_as_waiting() -> None:
+    drawing = TraceBuilder("f", ["..."], 2, "step")
+    for rank in (0, 1):
+        drawing.stop(rank, 1)
+    drawing.position("start")
+    drawing.run(0, 50)
+    early = drawing.issue(0, "all_reduce", "0/c/0", 2, X)
+    drawing.waits(0, 2, "all_reduce", [1])
+    drawing.position("step", held=[1])
+    since = drawing.at[0]
+    drawing.run(1, 10)
+    late = drawing.issue(1, "all_reduce", "0/c/0", 2, X)
+    drawing.move("0/c/0", 30)
+    drawing.at[0] = since
+    drawing.wait(early)
+    drawing.wait(late)
+    for rank in (0, 1):
+        drawing.stop(rank, 3)
+    drawing.position("step")
+    told = [(span.rank, span.kind, round(1e6 * span.start), round(1e6 * span.end)) for span in drawing.trace().spans()]
+    assert told == [
+        (0, "compute", 0, 50),
+        (0, "wait", 50, 60),
+        (0, "communicate", 60, 90),
+        (1, "held", 0, 50),
+        (1, "compute", 50, 60),
+        (1, "communicate", 60, 90),
+    ]
