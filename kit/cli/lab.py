@@ -17,7 +17,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "lab",
         help="copy the labs to your folder and open them in JupyterLab",
-        description="Copy the labs to your folder, where nothing is ever overwritten, and open lab 00 there.",
+        description="Copy the labs to your folder, where nothing is ever overwritten, and open JupyterLab on lab 00.",
         epilog="What follows a lone -- goes to JupyterLab: lockstep lab --no-browser -- --port 9999",
     )
     parser.add_argument("--dir", default="lockstep-labs", metavar="DIR", help="your folder (default: ./lockstep-labs)")

@@ -11,6 +11,7 @@ import difflib
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from kit import resources
 
 if TYPE_CHECKING:
     from kit.grade.exercise import Exercise
+    from kit.grade.predict import Answer
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,23 @@ def exercises() -> dict[str, Exercise]:
                     " give it another id"
                 )
             found[exercise.id] = exercise
+    return found
+
+
+@cache
+def answers() -> dict[str, Answer]:
+    """What is right in the questions of all labs, by the question's id: ANSWERS of each `kit.topics.<topic>.questions`.
+
+    Raises ValueError for an id that two topics have.
+    """
+    found: dict[str, Answer] = {}
+    for topic in dict.fromkeys(lab.topic for lab in labs().values()):
+        module = f"kit.topics.{topic}.questions"
+        more: dict[str, Answer] = import_module(module).ANSWERS if find_spec(module) else {}
+        twice = found.keys() & more.keys()
+        if twice:
+            raise ValueError(f"{module} has an answer to {', '.join(twice)}, and another topic has one too: rename it")
+        found |= more
     return found
 
 

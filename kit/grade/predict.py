@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
+from kit.grade import discovery
 from kit.grade.verdict import card
 from kit.plot.palette import COMMUNICATE, RANKS
 
-Why = Mapping[str | tuple[str, float], str]
-"""Reasons for wrong guesses, by choice {'it waits': ...}, by number {('rank_0', 4.0): ...} or name {'rank_0': ...}."""
+Guess = str | tuple[str, float]
+"""A wrong guess: a choice, 'it waits'; a number, ('rank_0', 4.0); or any wrong number of a name, 'rank_0'."""
+Why = Mapping[Any, str] | str
+"""Reasons for wrong guesses, by `Guess`; or one for all of them."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the author of a lab knows of a question. It stands beside the topic's exercises, in no cell of a notebook.
+
+    right: the choice, where no run decides it. why: reasons for wrong guesses, or a function that makes them of facts
+    of the run, which `reveal` is given by their names. then: what is said to everybody who has guessed.
+    """
+
+    right: str | None = None
+    why: Why | Callable[..., Why] = ""
+    then: str = ""
+
+    def reasons(self, facts: Mapping[str, Any]) -> Why:
+        """Raises ValueError for facts that are not those asked for."""
+        asked = set(inspect.signature(self.why).parameters) if callable(self.why) else set()
+        if asked != facts.keys():
+            raise ValueError(
+                f"the reasons are told by {', '.join(sorted(asked)) or 'nothing'}, not by {', '.join(facts)}"
+            )
+        return self.why(**facts) if callable(self.why) else self.why
 
 
 @dataclass(frozen=True)
@@ -76,27 +103,44 @@ class Prediction:
     ) -> Reveal:
         """Set the guess beside the truth; numbers count as right within that share of it.
 
-        Raises ValueError when the truth is not one of the choices, or names other numbers than were asked for.
+        The right choice and the reasons are those of the lab's `Answer`, where it has one; what is named beside the
+        numbers asked for are facts that its reasons need. Raises ValueError when the truth is not one of the choices,
+        when a number or a fact is missing or unknown, and when a reason is for what cannot be guessed.
         """
-        reasons = why or {}
-        if self.choices and (choice not in self.choices or numbers):
+        known = discovery.answers().get(self.identity, Answer()) if why is None else Answer(why=why)
+        choice = known.right if choice is None else choice
+        facts = {name: value for name, value in numbers.items() if name not in self.units}
+        if self.choices and choice not in self.choices:
             raise ValueError(f"the answer {choice!r} is not one of the choices: {'; '.join(self.choices)}")
-        if not self.choices and (choice is not None or numbers.keys() != self.units.keys()):
+        if not self.choices and (choice is not None or not self.units.keys() <= numbers.keys()):
             raise ValueError(f"the answer should name {', '.join(self.units)}")
+        reasons = self._by_guess(known.reasons(facts))
         if not self.committed:
             return Reveal(("No guess yet. Commit one above, then run this cell again.",), None)
+        then = (known.then,) if known.then else ()
         if choice is not None:
-            return self._compare_choice(choice, reasons)
+            right, sentence = self._compare_choice(choice, reasons)
+            return Reveal((sentence, *then), right)
         found = [self._compare_number(name, numbers[name], reasons, within) for name in self.units]
-        return Reveal(tuple(sentence for _, sentence in found), all(right for right, _ in found))
+        return Reveal((*(sentence for _, sentence in found), *then), all(right for right, _ in found))
 
-    def _compare_choice(self, truth: str, reasons: Why) -> Reveal:
+    def _by_guess(self, why: Why) -> dict[Guess, str]:
+        if isinstance(why, str):
+            return dict.fromkeys(self.choices or self.units, why)
+        strange = {key if isinstance(key, str) else key[0] for key in why} - {*self.choices, *self.units}
+        if strange:
+            raise ValueError(
+                f"prediction {self.identity!r} has reasons for {', '.join(strange)}, which nobody can guess"
+            )
+        return dict(why)
+
+    def _compare_choice(self, truth: str, reasons: Mapping[Guess, str]) -> tuple[bool, str]:
         if self.choice == truth:
-            return Reveal((f"Right: {truth}.",), True)
+            return True, f"Right: {truth}."
         reason = reasons.get(str(self.choice), "")
-        return Reveal((f"You said: {self.choice}. It was: {truth}. {reason}".rstrip(),), False)
+        return False, f"You said: {self.choice}. It was: {truth}. {reason}".rstrip()
 
-    def _compare_number(self, name: str, truth: float, reasons: Why, within: float) -> tuple[bool, str]:
+    def _compare_number(self, name: str, truth: float, reasons: Mapping[Guess, str], within: float) -> tuple[bool, str]:
         guess, unit = self.numbers[name], self.units[name]
         if _close(guess, truth, within):
             return True, f"{_label(name)}: right, {_amount(truth, unit)}."

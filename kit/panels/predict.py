@@ -1,4 +1,8 @@
-"""The form in which a guess is made: fields or choices, and Commit. It decides nothing; `Prediction` does."""
+"""The form in which a guess is made: fields or choices, and Commit. It decides nothing; `Prediction` does.
+
+Where no kernel answers, after a restart or in a notebook opened cold, the question stands there as text, and says that
+its cell is to be run again. Beneath the form there is a second output for that, as `kit.panels.still` has it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,11 @@ import ipywidgets as widgets
 from kit.grade.predict import Prediction
 
 _STYLE = "font-size:13px;line-height:1.5"
+_FORM, _TEXT = ".ls-predict:not(.jupyter-widgets-disconnected)", ".ls-predict-text"
+_ONE_OF_BOTH = (
+    f".jp-OutputArea-child:has({_FORM})+.jp-OutputArea-child:has({_TEXT}),"
+    f".jp-OutputArea-child:has(+.jp-OutputArea-child {_TEXT}):not(:has({_FORM})){{display:none}}"
+)
 
 
 class PredictionForm(Prediction):
@@ -77,6 +86,24 @@ class PredictionForm(Prediction):
         self._button.disabled = True
         self._notice.value = f'<span style="{_STYLE}">Committed. Run on and see.</span>'
 
+    def text_html(self) -> str:
+        """The question where no kernel answers."""
+        asked = "".join(f"<li>{escape(each)}</li>" for each in self.choices or map(_asked, self.units.items()))
+        return (
+            f'<div class="ls-predict-text" style="{_STYLE}"><style>{_ONE_OF_BOTH}</style><b>{escape(self.question)}</b>'
+            f"<ul>{asked}</ul>Run this cell again to answer.</div>"
+        )
+
+    def _ipython_display_(self, **_: Any) -> None:
+        from IPython import get_ipython
+        from IPython.display import display
+
+        if get_ipython() is None:
+            print(repr(self))
+            return
+        display(self._repr_mimebundle_(), raw=True)
+        display({"text/html": self.text_html(), "text/plain": "Run this cell again to answer."}, raw=True)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {**self.form()._repr_mimebundle_(), "text/plain": repr(self)}
 
@@ -88,6 +115,11 @@ def predict(identity: str, question: str, choices: Sequence[str] | None = None, 
     what came out. Raises ValueError for a question with neither choices nor numbers, or both.
     """
     return PredictionForm(identity, question, choices, units)
+
+
+def _asked(named: tuple[str, str]) -> str:
+    name, unit = named
+    return f"{name.replace('_', ' ')}: ? {unit}".rstrip()
 
 
 def _field(name: str) -> widgets.Text:

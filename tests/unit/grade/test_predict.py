@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kit.grade.predict import Prediction
+from kit.grade import discovery
+from kit.grade.predict import Answer, Prediction
 
 
 def traffic() -> Prediction:
@@ -93,3 +94,51 @@ def test_text_is_escaped_on_the_card():
     guess = Prediction("q", "?", choices=["<b>", "c"])
     guess.commit("<b>")
     assert "<b>" not in guess.reveal("c")._repr_html_()
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
+    """What the questions of a lab are answered with, instead of those of the shipped labs."""
+    of_a_lab: dict[str, Answer] = {}
+    monkeypatch.setattr(discovery, "answers", lambda: of_a_lab)
+    return of_a_lab
+
+
+def test_a_lab_has_the_right_choice_and_the_reasons_outside_of_its_cells(answers):
+    answers["wait"] = Answer("it waits", {"it returns": "A sum needs all."}, then="Such a rank is called late.")
+    guess = first_wait()
+    assert str(guess.reveal()) == "No guess yet. Commit one above, then run this cell again."
+    guess.commit("it returns")
+    assert guess.reveal().sentences == (
+        "You said: it returns. It was: it waits. A sum needs all.",
+        "Such a rank is called late.",
+    )
+    guess.commit("it waits")
+    assert guess.reveal().sentences == ("Right: it waits.", "Such a rank is called late.")
+
+
+def test_reasons_are_told_by_facts_of_the_run(answers):
+    answers["traffic"] = Answer(why=lambda mb: {("rank_0", 3 * mb): "Sends count too.", "last": f"{mb} MB come back."})
+    guess = traffic()
+    guess.commit(rank_0=3, last=1)
+    reveal = guess.reveal(rank_0=6.0, last=2.0, mb=1)
+    assert [sentence.split(". ")[-1] for sentence in reveal.sentences] == ["Sends count too.", "1 MB come back."]
+
+
+def test_one_reason_may_do_for_every_wrong_guess(answers):
+    answers["wait"] = Answer(why=lambda ms: f"It took {ms} ms.")
+    guess = first_wait()
+    guess.commit("it returns")
+    assert "It took 3 ms." in str(guess.reveal("it waits", ms=3))
+
+
+@pytest.mark.parametrize("facts", [{}, {"gb": 1}, {"mb": 1, "gb": 1}])
+def test_a_fact_that_is_missing_or_unknown_is_told_before_anybody_guesses(answers, facts):
+    answers["traffic"] = Answer(why=lambda mb: f"{mb} MB")
+    with pytest.raises(ValueError, match="the reasons are told by mb, not by"):
+        traffic().reveal(rank_0=6.0, last=2.0, **facts)
+
+
+def test_a_reason_for_what_nobody_can_guess_is_refused():
+    with pytest.raises(ValueError, match="has reasons for it explodes, which nobody can guess"):
+        first_wait().reveal("it waits", why={"it explodes": "never said"})

@@ -39,3 +39,9 @@ def test_it_shows_the_form_and_says_the_question_without_a_browser():
     bundle = predict("wait", "What happens?", choices=["it waits", "it returns"])._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/plain"] == "What happens?\nit waits | it returns"
+
+
+def test_where_no_kernel_answers_the_question_stands_as_text():
+    text = predict("wait", "What <b>happens</b>?", choices=["it waits", "it returns"]).text_html()
+    assert "What &lt;b&gt;happens&lt;/b&gt;?" in text and "<li>it returns</li>" in text
+    assert "<li>rank 0: ? MB</li>" in predict("traffic", "How many?", rank_0="MB").text_html()
