@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import time
@@ -12,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import cloudpickle
 import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
@@ -28,6 +26,7 @@ from kit.probe.links.throttle import Throttle
 from kit.probe.operations import OperationCall
 from kit.probe.output import Printed
 from kit.protocol.messages import AtStop, Begin, RunNews, Task, Unloaded
+from kit.protocol.parcels import Parcel, packed
 from kit.trace.facts import Failure, Frame, Phase, Place, Stop
 
 _PROBE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -62,8 +61,8 @@ class Run(ABC):
         self._stops = 0
         self._last_frames: tuple[Frame, ...] = ()
         shipping.show_sources(task.sources)
-        self._function = shipping.unpack(task.function)
-        self._args, self._kwargs = on_device(shipping.unpack(order.arguments), device)
+        self._function = task.function.opened()
+        self._args, self._kwargs = on_device(order.arguments.opened(), device)
 
     def body(self) -> None:
         """Runs the function in the calling thread and reports how it ended."""
@@ -80,11 +79,12 @@ class Run(ABC):
             failure = self._failure(error)
         finally:
             self.end()
+            del self._function, self._args, self._kwargs  # the run outlives them, until the next begins
             if self.throttle is not None:
                 self.throttle.end()
             self.printed.remove()
-        blob, failure = _pickled(result) if failure is None else (None, failure)
-        self.report_stop("failed" if failure else "finished", self._last_frames, error=failure, result=blob)
+        parcel, failure = _packed(result) if failure is None else (None, failure)
+        self.report_stop("failed" if failure else "finished", self._last_frames, error=failure, result=parcel)
 
     @abstractmethod
     def start(self) -> None:
@@ -118,7 +118,7 @@ class Run(ABC):
         frames: tuple[Frame, ...],
         about_to: str | None = None,
         error: Failure | None = None,
-        result: bytes | None = None,
+        result: Parcel | None = None,
     ) -> None:
         """Posts where the rank stands, what it holds and what it did since it was last released."""
         now = time.monotonic_ns()
@@ -169,7 +169,7 @@ def on_device(values: Any, device: torch.device) -> Any:
     return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), values)
 
 
-class _ResultPickler(cloudpickle.Pickler):
+class _ResultPickler(shipping.Pickler):
     """Results come home to a kernel that may have no GPU."""
 
     def reducer_override(self, obj: Any) -> Any:
@@ -178,12 +178,10 @@ class _ResultPickler(cloudpickle.Pickler):
         return super().reducer_override(obj)
 
 
-def _pickled(result: Any) -> tuple[bytes | None, Failure | None]:
-    out = io.BytesIO()
+def _packed(result: Any) -> tuple[Parcel | None, Failure | None]:
     try:
-        _ResultPickler(out).dump(result)
+        return packed(result, _ResultPickler), None
     except Exception as error:  # whatever the learner's object raises while it is pickled
         what = f"what the function returned cannot be sent back ({type(error).__name__}: {error})"
         message = f"{what}: return tensors or plain data"
         return None, Failure(type(error).__name__, message, "", None)
-    return out.getvalue(), None

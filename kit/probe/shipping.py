@@ -1,6 +1,6 @@
 """Functions and arguments travel to the ranks by value, with their helpers, and their source lines with them.
 
-Kernel side: `pack`. Rank side: `unpack`. A function from a notebook cell, the learner's own module or a lab is
+The kernel calls `pack`, a rank opens the parcels. A function from a notebook cell, the learner's own module or a lab is
 pickled whole; installed packages (torch, kit itself) are imported on the rank instead.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import io
 import linecache
 import os
 import sys
@@ -16,10 +15,13 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
+
+from kit.protocol.parcels import Parcel, packed
 
 _KIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _INSTALLED = tuple({os.path.realpath(sysconfig.get_paths()[k]) for k in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -43,8 +45,8 @@ class Package:
     """What the ranks need to run a function."""
 
     name: str
-    function: bytes
-    arguments: tuple[bytes, ...]  # one per rank: (args, kwargs)
+    function: Parcel
+    arguments: tuple[Parcel, ...]  # one per rank: (args, kwargs)
     sources: dict[str, tuple[str, ...]]  # file -> lines, of all code shipped by value
     root_file: str  # of the function itself
     root_line: int
@@ -52,7 +54,8 @@ class Package:
     @property
     def preload(self) -> tuple[str, ...]:
         """Modules that the code is likely to load, which the host agent can have ready for all ranks at once."""
-        return ("torch._dynamo",) if any(name in self.function for name in _LOADS_DYNAMO) else ()
+        stream = bytes(self.function.stream())
+        return ("torch._dynamo",) if any(name in stream for name in _LOADS_DYNAMO) else ()
 
 
 def pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], world: int) -> Package:
@@ -68,9 +71,9 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
             )
     with _by_value():
         files: set[str] = set()
-        function = _dumps(fn, files, "the function")
+        function = _packed(fn, files, "the function")
         differs = any(isinstance(v, PerRank) for v in (*args, *kwargs.values()))
-        blobs = [_dumps(_of_rank(args, kwargs, r), files, "an argument") for r in range(world if differs else 1)]
+        blobs = [_packed(_of_rank(args, kwargs, r), files, "an argument") for r in range(world if differs else 1)]
     code = getattr(inspect.unwrap(fn), "__code__", None)
     return Package(
         name=getattr(fn, "__name__", type(fn).__name__),
@@ -82,10 +85,6 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     )
 
 
-def unpack(blob: bytes) -> Any:
-    return cloudpickle.loads(blob)
-
-
 def show_sources(sources: dict[str, tuple[str, ...]]) -> None:
     """Makes tracebacks and `inspect.getsource` in this process show code that came by value."""
     for file, lines in sources.items():
@@ -94,9 +93,22 @@ def show_sources(sources: dict[str, tuple[str, ...]]) -> None:
             linecache.cache[file] = (sum(map(len, text)), None, text, file)
 
 
-class _Shipper(cloudpickle.Pickler):
-    def __init__(self, out: io.BytesIO, files: set[str]) -> None:
-        super().__init__(out)
+class Pickler(cloudpickle.Pickler):
+    """Leaves the values of large tensors, wherever they stand in an object, to the parcel it goes into."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if "torch" in sys.modules:  # else there is no tensor in it
+            from kit.probe import storages
+
+            reduced = storages.reduced(obj)
+            if reduced is not None:
+                return reduced
+        return super().reducer_override(obj)
+
+
+class _Shipper(Pickler):
+    def __init__(self, files: set[str], *stream: Any) -> None:
+        super().__init__(*stream)
         self._files = files
 
     def reducer_override(self, obj: Any) -> Any:
@@ -108,16 +120,14 @@ class _Shipper(cloudpickle.Pickler):
         return reduced
 
 
-def _dumps(obj: Any, files: set[str], what: str) -> bytes:
-    out = io.BytesIO()
+def _packed(obj: Any, files: set[str], what: str) -> Parcel:
     try:
-        _Shipper(out, files).dump(obj)
+        return packed(obj, partial(_Shipper, files))
     except Exception as error:  # whatever a learner's object raises while it is pickled
         raise ValueError(
             f"{what} cannot be sent to the ranks ({type(error).__name__}: {error}). Open files, locks, widgets and "
             "generators cannot travel: create them inside the function."
         ) from error
-    return out.getvalue()
 
 
 def _of_rank(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # whoever only relays messages need not load what is in them
     from kit.protocol.links import Links
+    from kit.protocol.parcels import Parcel
     from kit.trace.facts import Account, Failure, Operation, Pass, Phase, Place, RankState, Stop, TensorFact
 
 How = Literal["step", "over", "into", "out", "to_collective", "to_line", "finish"]
@@ -35,7 +36,7 @@ class Task:
     mode: Literal["step", "record"]
     size: int  # the first so many ranks take part
     store: str | None  # the file in which they meet as a new world; None: they are in one of this size already
-    function: bytes
+    function: Parcel
     sources: dict[str, tuple[str, ...]]  # file -> lines, of all code shipped by value
     root_file: str  # of the function itself
     budget: int  # bytes of tensors that one rank may capture
@@ -70,7 +71,7 @@ class RunThreads:
     """To a process whose threads are ranks: its one task."""
 
     task: Task
-    arguments: tuple[bytes, ...]  # by rank
+    arguments: tuple[Parcel, ...]  # by rank
     patience: float  # s that one rank may work without talking to another
 
 
@@ -86,7 +87,7 @@ class Run:
     """
 
     task: Task
-    arguments: tuple[bytes, ...]  # by rank
+    arguments: tuple[Parcel, ...]  # by rank
     patience: int
     motion: int = 0
 
@@ -116,7 +117,7 @@ class Abort:
 @dataclass(frozen=True)
 class Begin:
     task: Task
-    arguments: bytes
+    arguments: Parcel
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class AtStop:
     facts: dict[int, TensorFact]  # behind the numbers that come for the first time
     active: tuple[int, int]  # (from, to): since it was last let go
     error: Failure | None = None
-    result: bytes | None = None
+    result: Parcel | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from kit.trace.match import disagreement
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from kit.protocol.parcels import Parcel
     from kit.run.scheduler import Replaced, RunScheduler
 
 Accounting = Mapping[str, tuple[str, ...]]
@@ -34,7 +35,7 @@ class _AtFullSpeed:
         if account is not None:
             self.recorder.note("memory was accounted for: everything takes longer than without")
         self.world = world
-        self.results: dict[int, bytes] = {}
+        self.results: dict[int, Parcel] = {}
         self.states: dict[int, RankState] = {}
         self.verdict: Verdict | None = None
         self.lost: str | None = None
@@ -125,7 +126,7 @@ def run(
 
 
 def conclude(
-    recorder: Recorder, position: Position, results: dict[int, bytes], call: Call, show_output: bool
+    recorder: Recorder, position: Position, results: dict[int, Parcel], call: Call, show_output: bool
 ) -> Recording:
     """The recording of a run that ended at `position`. RankError when something went wrong until then."""
     recorder.add(position)
@@ -135,7 +136,7 @@ def conclude(
     wrong = what_went_wrong(position) or "\n".join(trace.mismatches())
     if wrong:
         raise with_traceback(RankError(wrong, trace), position)
-    return Recording.of(trace, lambda: [shipping.unpack(results[rank]) for rank in range(recorder.world)], call)
+    return Recording.of(trace, lambda: [results[rank].opened() for rank in range(recorder.world)], call)
 
 
 def print_output(trace: Trace) -> None:

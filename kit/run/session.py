@@ -35,6 +35,7 @@ from kit.trace.facts import ENDED, Position, RankState
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from kit.protocol.parcels import Parcel
     from kit.run.scheduler import RunScheduler
     from kit.run.slow_links import SlowLinks
 
@@ -113,7 +114,7 @@ class Session(Steppable):
             raise NotFinished(
                 f"not every rank has finished:\n{newest}\nfinish() moves them to the end, reset() starts over."
             )
-        return [shipping.unpack(self._results[rank]) for rank in sorted(self._results)]
+        return [self._results[rank].opened() for rank in sorted(self._results)]
 
     def export(self, path: str | Path) -> Path:
         from kit.run.export import write
@@ -139,7 +140,7 @@ class Session(Steppable):
         recorder = Recorder(self._package, "step", meta)
         with self._news:
             self._recorder, self._ended = recorder, None
-            self._results: dict[int, bytes] = {}
+            self._results: dict[int, Parcel] = {}
             self._settled: dict[int, Settled] = {}
             self._abandoned: set[int] = set()  # motions whose caller was interrupted
         self._position = -1

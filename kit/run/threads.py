@@ -21,6 +21,7 @@ from kit.trace.facts import Position, RankState
 
 if TYPE_CHECKING:
     from kit.clusters.cluster import Cluster
+    from kit.protocol.parcels import Parcel
     from kit.run.results import Recording
 
 BACKEND = "threads of one process"
@@ -85,7 +86,7 @@ class _InThreads:
 
     def __init__(self, recorder: Recorder, size: int) -> None:
         self.recorder = recorder
-        self.results: dict[int, bytes] = {}
+        self.results: dict[int, Parcel] = {}
         self._size = size
         self._states: dict[int, RankState] = {}
         self._verdict: str | None = None

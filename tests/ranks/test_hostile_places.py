@@ -107,6 +107,21 @@ def test_no_home_stops_no_rank(tmp_path: Path, home: str | None) -> None:
     assert ran.stdout.startswith(WORKED), ran.stderr
 
 
+def test_large_arguments_need_no_room_in_shared_memory(tmp_path: Path) -> None:
+    script = """
+import kit, torch
+with kit.cluster(2, "cpu"):
+    print(kit.record(lambda x: float(x.sum()), torch.ones(500_000)).results)
+"""
+    place = 'mount -t tmpfs -o size=16k small /dev/shm && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", place, "sh", sys.executable, "-P", "-c", script]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    if "mount" in ran.stderr or "unshare" in ran.stderr:
+        pytest.skip(f"no file system can be mounted here: {ran.stderr.strip()}")
+    assert ran.stdout == "[500000.0, 500000.0]\n", ran.stderr
+
+
 def test_files_named_like_libraries_are_not_imported(tmp_path: Path) -> None:
     for name in ("html.py", "torch.py", "numpy.py", "zmq.py"):
         (tmp_path / name).write_text("raise SystemExit('the wrong one')\n")

@@ -35,7 +35,7 @@ from kit.protocol.messages import (
     ToHost,
     ToKernel,
 )
-from kit.protocol.wire import Mailbox
+from kit.protocol.wire import Letter, Mailbox
 
 
 class Loop:
@@ -97,11 +97,11 @@ class Loop:
 
     # the coordinator
 
-    def _decide(self, message: ToCoordinator, letter: bytes | None = None) -> None:
+    def _decide(self, message: ToCoordinator, letter: Letter | None = None) -> None:
         self._deliver(self._coordinator.hear(message, time.monotonic_ns()), message, letter)
 
     def _deliver(
-        self, deliveries: list[Delivery], heard: ToCoordinator | None = None, letter: bytes | None = None
+        self, deliveries: list[Delivery], heard: ToCoordinator | None = None, letter: Letter | None = None
     ) -> None:
         """letter: as which `heard` came; where it goes on to the kernel it is not packed again."""
         for delivery in deliveries:
