@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kit.trace.facts import Operation, Region, TensorFact
     from kit.trace.trace import Trace
 
+_EXACT = 6  # characters that a number may take rather than lose digits that it has
 Span = tuple[int, int, int]  # (storage, first element, one past the last)
 
 
@@ -117,7 +118,8 @@ def began_with_powers(trace: Trace) -> bool:
 
 
 def format_value(value: float | complex, digits: int = 0, precision: int = 3, room: int = 0) -> str:
-    """A number in few characters: whole ones padded to `digits` with zeros, others to `precision` digits.
+    """A number in few characters: whole ones padded to `digits` with zeros, others to `precision` digits, or exactly
+    where that is hardly longer (277.75).
 
     With `room` as many of these digits as stay within so many characters, but one at least.
     """
@@ -129,6 +131,8 @@ def format_value(value: float | complex, digits: int = 0, precision: int = 3, ro
         return "nan" if np.isnan(value) else ("inf" if value > 0 else "-inf")
     if value == int(value) and (abs(value) < 1e6 or digits):
         return f"{int(value):0{digits}d}"
+    if 1 <= abs(value) < 1e6 and len(exact := np.format_float_positional(value, trim="-")) <= min(room or _EXACT, _EXACT):
+        return exact
     written = [_short(value, count) for count in range(precision, 0, -1)]
     return next((text for text in written if len(text) <= room), written[-1]) if room else written[0]
 

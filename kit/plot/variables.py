@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kit.plot.moment import position_at, scope
+from kit.plot.cells import overlap, span_of
+from kit.plot.moment import last_burst, position_at, scope
 
 if TYPE_CHECKING:
     from kit.trace.facts import TensorFact
@@ -52,13 +53,17 @@ def tensor_names(trace: Trace, position: int) -> list[str]:
 
 
 def default_name(trace: Trace, position: int) -> str | None:
-    """The most telling tensor: a list of small chunks, else an argument, else a gradient, else what came first."""
+    """The most telling tensor of those that travelled last, or of all while none has: a list of small chunks, else an
+    argument, else a gradient, else what came first.
+    """
     groups = _grouped(trace, position)
     arguments = {name: rank for rank, name in enumerate(_arguments(trace))}
+    travelled = _travelled(trace, position)
 
-    def interest(name: str) -> tuple[int, int, int]:
+    def interest(name: str) -> tuple[bool, int, int, int]:
         owners = [owner for owner in groups[name] if owner.items]
-        return (len(owners), _kind(owners, name in arguments, name), -arguments.get(name, len(arguments)))
+        kind = _kind(owners, name in arguments, name)
+        return name in travelled, len(owners), kind, -arguments.get(name, len(arguments))
 
     return max(groups, key=interest, default=None)
 
@@ -83,6 +88,17 @@ def _grouped(trace: Trace, position: int) -> dict[str, list[Held]]:
             if len(owner.items) > 1:
                 owner.items.pop(None, None)
     return groups
+
+
+def _travelled(trace: Trace, position: int) -> set[str]:
+    """Names of the memory that each rank's last line with operations in it reads or writes."""
+    found = set()
+    for rank in range(len(position_at(trace, position).states)):
+        moved = [span_of(region) for op in last_burst(trace, position, rank) for region in op.regions]
+        for full, fact in facts(trace, position, rank).items():
+            if moved and any(overlap(span_of(fact), span) for span in moved):
+                found.add(split(full)[0])
+    return found
 
 
 def _kind(owners: list[Held], argument: bool, name: str) -> int:

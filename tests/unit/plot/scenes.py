@@ -71,6 +71,23 @@ def called() -> Trace:
     return replace(trace, sources=(*trace.sources, helper))
 
 
+def two_gradients_travel() -> Trace:
+    """Two ranks hold two gradients and reduce one after the other, a line each."""
+    drawing = TraceBuilder("f", ["def f():", "    first", "    second", "    return"], 2, "step")
+    grads = [tensor(f"{name}.grad", np.array([0.5, 1.5]), storage) for storage, name in ((1, "weight"), (2, "bias"))]
+    for line, match in ((2, "0/c/0"), (3, "0/c/1"), (4, None)):
+        for rank in (0, 1):
+            drawing.stop(rank, line, grads)
+        drawing.position("step")
+        if match is not None:
+            region = Region("inout", line - 1, 0, (2,), "float64")
+            parts = [drawing.issue(rank, "all_reduce", match, line, [region]) for rank in (0, 1)]
+            drawing.move(match, 10)
+            for part in parts:
+                drawing.wait(part)
+    return drawing.trace()
+
+
 def large(name: str, shape: tuple[int, ...], nans: int = 0) -> TensorFact:
     """A tensor too large to copy."""
     head = tuple(float(v) for v in np.sin(np.arange(48)))

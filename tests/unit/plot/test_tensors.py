@@ -105,11 +105,18 @@ def test_a_number_gives_up_digits_but_never_its_exponent(value: float, room: int
     assert format_value(value, room=room) == shown
 
 
-def test_averages_are_plain_numbers() -> None:
+def test_what_travelled_last_is_followed() -> None:
+    trace = scenes.two_gradients_travel()
+    assert default_name(trace, 0) == "weight.grad", "nothing has travelled: what comes first"
+    assert [default_name(trace, position) for position in (1, 2)] == ["weight.grad", "bias.grad"]
+
+
+def test_averages_are_plain_numbers_and_exact_where_that_is_short() -> None:
     held = [[tensor("x", np.full(2, 10.0**r if r else 1.0, np.float32), 1)] for r in range(4)]
     trace = scenes.standing(4, held)
     assert grid(tensors_html(trace, 0))[0] == ["0001", "0001"]
-    assert format_value(277.75) == "278"
+    assert format_value(277.75) == "277.75" and format_value(-277.75, room=5) == "-278"
+    assert format_value(np.float32(1.1)) == "1.1" and format_value(1.2345678) == "1.23"
 
 
 def test_names_can_be_chosen_and_lists_are_one_name() -> None:
