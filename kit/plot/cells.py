@@ -131,7 +131,9 @@ def format_value(value: float | complex, digits: int = 0, precision: int = 3, ro
         return "nan" if np.isnan(value) else ("inf" if value > 0 else "-inf")
     if value == int(value) and (abs(value) < 1e6 or digits):
         return f"{int(value):0{digits}d}"
-    if 1 <= abs(value) < 1e6 and len(exact := np.format_float_positional(value, trim="-")) <= min(room or _EXACT, _EXACT):
+    if 1 <= abs(value) < 1e6 and len(exact := np.format_float_positional(value, trim="-")) <= min(
+        room or _EXACT, _EXACT
+    ):
         return exact
     written = [_short(value, count) for count in range(precision, 0, -1)]
     return next((text for text in written if len(text) <= room), written[-1]) if room else written[0]

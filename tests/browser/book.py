@@ -22,6 +22,7 @@ CHROMIUM_FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+SCREEN = {"width": 1280, "height": 1000}
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]", "::1"}
 
 
@@ -52,25 +53,53 @@ def launched() -> Iterator[Any]:
 
 
 class NotebookPage:
-    """One notebook, open in JupyterLab at 1280 pixels with the side bar, its cells run by `run_all`."""
+    """One notebook, open in JupyterLab at 1280 pixels with the side bar, its cells run by `run_all`.
 
-    def __init__(self, server: LabServer, context: Any, name: str) -> None:
+    page: one in which JupyterLab is open already, where a notebook opens much sooner; by default a new one.
+    """
+
+    def __init__(self, server: LabServer, context: Any, name: str, page: Any = None) -> None:
         self.server, self.name = server, name
-        self.page = context.new_page()
+        self.page = page or context.new_page()
         self.requests: list[str] = []
         self.console: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
+        self.page.on("request", self._requested)
+        self.page.on("console", self._said)
 
     def open(self, theme: str = "light") -> NotebookPage:
-        workspace = secrets.token_hex(6)
-        self.page.goto(f"{self.server.url}/lab/workspaces/{workspace}/tree/{self.name}?token={self.server.token}")
+        if self.page.url.startswith(self.server.url):
+            self.page.evaluate("path => { jupyterapp.commands.execute('docmanager:open', {path}); }", self.name)
+        else:
+            workspace = secrets.token_hex(6)
+            self.page.goto(f"{self.server.url}/lab/workspaces/{workspace}/tree/{self.name}?token={self.server.token}")
         self.page.wait_for_function(
-            "() => window.jupyterapp?.shell?.currentWidget?.context?.isReady === true", timeout=90_000
+            """path => { const opened = window.jupyterapp?.shell?.currentWidget?.context;
+                 return opened?.path === path && opened.isReady; }""",
+            arg=self.name,
+            timeout=90_000,
         )
         self.page.evaluate("async () => { await jupyterapp.shell.currentWidget.context.sessionContext.ready; }")
+        self.page.set_viewport_size(SCREEN)
         self.turn(theme)
         return self
+
+    def leave(self) -> None:
+        """Closes the notebook unsaved; JupyterLab stays open in its page."""
+        self.page.remove_listener("request", self._requested)
+        self.page.remove_listener("console", self._said)
+        self.page.evaluate("() => { for (const tab of [...jupyterapp.shell.widgets('main')]) tab.dispose(); }")
+
+    def restart(self) -> None:
+        """Restarts the notebook's kernel, as the menu does."""
+        self.page.evaluate(
+            "async () => { await jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart(); }"
+        )
+
+    def _requested(self, request: Any) -> None:
+        self.requests.append(request.url)
+
+    def _said(self, message: Any) -> None:
+        self.console.append(f"{message.type}: {message.text}")
 
     def turn(self, theme: str) -> None:
         """Changes the theme, as the menu does."""

@@ -19,7 +19,7 @@ pytest.importorskip("jupyterlab", reason="the browser tests open notebooks in Ju
 
 from playwright.sync_api import expect
 
-from tests.browser.book import NotebookPage, launched
+from tests.browser.book import SCREEN, NotebookPage, launched
 from tests.browser.jupyter import LabServer, notebook_of
 
 expect.set_options(timeout=60_000)  # ms: a busy machine
@@ -46,30 +46,51 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
 @pytest.fixture(scope="session")
 def context(chromium: Any) -> Iterator[Any]:
     """What pages share: a cache, so that JupyterLab is read and compiled once."""
-    shared = chromium.new_context(viewport={"width": 1280, "height": 1000})
+    shared = chromium.new_context(viewport=SCREEN)
     yield shared
     shared.close()
 
 
-@pytest.fixture
-def open_notebook(lab_server: LabServer, context: Any) -> Iterator[Callable[..., NotebookPage]]:
-    """`open_notebook(["import kit", "..."], theme="dark")`: a fresh notebook of these cells, open in a fresh page."""
-    pages: list[NotebookPage] = []
+@pytest.fixture(scope="session")
+def lab_page(context: Any) -> Callable[[], Any]:
+    """The page that notebooks are opened in one after the other, since loading JupyterLab is most of a test's time."""
+    pages: list[Any] = []
 
-    def opened(cells: list[str] | Path, theme: str = "light") -> NotebookPage:
+    def page() -> Any:
+        if not pages or pages[-1].is_closed():
+            pages.append(context.new_page())
+        return pages[-1]
+
+    return page
+
+
+@pytest.fixture
+def open_notebook(
+    lab_server: LabServer, context: Any, lab_page: Callable[[], Any]
+) -> Iterator[Callable[..., NotebookPage]]:
+    """`open_notebook(["import kit", "..."], theme="dark")`: a new notebook of these cells, open in JupyterLab.
+
+    reload: load JupyterLab anew, where what earlier notebooks left in the page (BokehJS, for one) would matter.
+    """
+    books: list[NotebookPage] = []
+
+    def opened(cells: list[str] | Path, theme: str = "light", reload: bool = False) -> NotebookPage:
         name = f"n{secrets.token_hex(4)}.ipynb"
         target = lab_server.notebooks / name
         if isinstance(cells, Path):
             shutil.copyfile(cells, target)
         else:
             target.write_text(json.dumps(notebook_of(cells)))
-        pages.append(NotebookPage(lab_server, context, name).open(theme))
-        return pages[-1]
+        books.append(NotebookPage(lab_server, context, name, None if reload else lab_page()))
+        return books[-1].open(theme)
 
     yield opened
-    foreign = [address for page in pages for address in page.foreign_requests()]
+    foreign = [address for book in books for address in book.foreign_requests()]
+    for book in books:
+        book.leave()
     for page in context.pages:
-        page.close()
+        if page is not lab_page():
+            page.close()
     lab_server.shut_kernels()
     assert not foreign, f"the page asked for {foreign}"
 

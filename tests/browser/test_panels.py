@@ -194,7 +194,7 @@ def test_without_jupyter_bokeh_the_time_is_an_svg_and_a_sentence_says_so_once(op
 
 
 def test_a_page_whose_server_lacks_the_bokeh_extension_keeps_the_svg(open_notebook):
-    book = open_notebook(["1"])
+    book = open_notebook(["1"], reload=True)
     refused = []
     book.page.route("**/extensions/@bokeh/**", lambda route: (refused.append(route.request.url), route.abort()))
     book.page.reload()
@@ -214,6 +214,23 @@ def test_a_page_whose_server_lacks_the_bokeh_extension_keeps_the_svg(open_notebo
     assert "this JupyterLab server has no jupyter_bokeh" in book.page.inner_text(".lsp-missing")
     assert book.page.locator(".lsp-time svg.ls-timeline").is_visible()
     assert not book.page.locator(".lsp-bokeh").is_visible()
+
+
+def test_a_panel_whose_kernel_was_restarted_says_what_to_do_and_stays_as_it_was(open_notebook, screenshots):
+    book = shown(open_notebook)
+    book.page.wait_for_selector(".lsp-drawn")
+    before = book.page.evaluate(PLACES)
+    book.restart()
+    book.page.wait_for_selector(".lsp-panel.jupyter-widgets-disconnected")
+    marks = """() => [...document.querySelectorAll('.lsp-panel, .lsp-panel *')]
+      .map(part => getComputedStyle(part, '::before').content).filter(text => text.includes('again'))"""
+    (sentence,) = book.page.evaluate(marks)
+    assert sentence == '"The kernel that drove this panel is gone: run this cell again."'
+    below = [place.split() for place in book.page.evaluate(PLACES)]
+    moved = {int(now[2]) - int(then.split()[2]) for then, now in zip(before, below, strict=True)}
+    assert len(moved) == 1, "all of it moved down together, by the sentence, and no broken link stands in between"
+    for theme in book.both_themes():
+        book.screenshot(screenshots / f"restarted-{theme}.png", ".lsp-panel")
 
 
 @pytest.mark.parametrize("trusted", [True, False])
