@@ -3,12 +3,15 @@
 Every data class becomes a table; equal facts share one row, so a tensor that does not change for a hundred stops is
 written once. Fields are stored under their names and checked against their annotations when read. A file can say
 nothing but strings, numbers and arrays, and nothing is unpickled: one from a stranger can be wrong but not harmful.
+Opening one takes 16 MB and 600 times its size at most: `UNPACKED` limits what it unpacks to, and no count that a file
+names is believed before so much is there. What Lockstep writes takes a tenth of that.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 import types
 import zipfile
 import zlib
@@ -17,18 +20,21 @@ from functools import cache
 from math import prod
 from operator import index
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 from kit.trace.facts import Record
+from kit.trace.text import size_text
 
 SCHEMA = "lockstep-trace"
 VERSION = 2  # 2: passes, accounts of memory
 READS = (1, 2)
 RENAMED = {"MemorySample": "Holding", "samples": "holdings"}  # what files go on calling by its first name
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the date of every member: equal traces make equal files
+TABLES, VALUES = "trace.json", "values.bin"
+UNPACKED = {TABLES: (1 << 16, 16), VALUES: (1 << 24, 20)}  # at most: so many bytes, and so many times the file's size
 ARRAY_KINDS = "biufc"  # booleans, integers, floats, complex numbers: nothing that could hold an object
 Kind = Literal["fact", "pair", "list", "array", "float", "word", "plain"]
 Array = npt.NDArray[Any]
@@ -224,11 +230,15 @@ def save(record: Record, path: str | Path) -> Path:
         offset += len(data)
     content = {"schema": SCHEMA, "version": VERSION, "trace": root, "tables": encoder.tables(), "arrays": table}
     text = json.dumps(content, separators=(",", ":"))
+    members = {TABLES: text.encode(), VALUES: b"".join(parts)}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in (("trace.json", text.encode()), ("values.bin", b"".join(parts))):
-                archive.writestr(zipfile.ZipInfo(name, OLDEST), data, zipfile.ZIP_DEFLATED)
+        for compression in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+            with zipfile.ZipFile(partial, "w") as archive:
+                for name, data in members.items():
+                    archive.writestr(zipfile.ZipInfo(name, OLDEST), data, compression)
+            if all(len(data) <= _most(name, partial.stat().st_size) for name, data in members.items()):
+                break  # else millions of equal values have shrunk to what `load` would take for a trap
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -242,19 +252,47 @@ def load(cls: type[Run], path: str | Path) -> Run:
     it cannot be read.
     """
     path = Path(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            content = json.loads(archive.read("trace.json"))
-            values = archive.read("values.bin")
-        return _read(cls, content, values, path)
-    except _OtherVersion:
-        raise
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, ValueError, OverflowError, RuntimeError) as reason:
-        what = str(reason) if isinstance(reason, Broken) else f"it cannot be unpacked ({reason})"
-        raise ValueError(
-            f"{path} is not a trace that can be read: {what}. Use a file that was written by trace.save, whole; "
-            "if this one was, record the run again."
-        ) from reason
+    with path.open("rb") as file:
+        try:
+            return _read(cls, *_unpacked(file), path)
+        except _OtherVersion:
+            raise
+        except (*_UNREADABLE, OSError) as reason:
+            what = str(reason) if isinstance(reason, Broken) else f"it cannot be unpacked ({reason})"
+            raise ValueError(
+                f"{path} is not a trace that can be read: {what}. Use a file that was written by trace.save, whole; "
+                "if this one was, record the run again."
+            ) from reason
+
+
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError),
+    *(KeyError, ValueError, OverflowError, RuntimeError, MemoryError),
+)
+
+
+def _unpacked(file: BinaryIO) -> tuple[Any, bytes]:
+    """The tables and the values of a file. Broken where they are larger than one that `save` wrote can hold."""
+    size = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        return json.loads(_member(archive, TABLES, size)), _member(archive, VALUES, size)
+
+
+def _member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
+    most = _most(name, size)
+    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Broken(f"{name} is packed in a way that Lockstep does not use")
+    with archive.open(name) as packed:
+        data = packed.read(most + 1)  # what it says of its length need not be true
+    if len(data) > most:
+        raise Broken(f"{name} unpacks to more than {size_text(most)}, which is too much for a file of its size")
+    return data
+
+
+def _most(name: str, size: int) -> int:
+    """Bytes that a member of a file of `size` bytes may unpack to."""
+    base, times = UNPACKED[name]
+    return base + times * size
 
 
 class _OtherVersion(ValueError):
@@ -296,10 +334,11 @@ def _array(entry: Any, values: bytes) -> Array:
 
 def _check_numbers(record: Record) -> None:
     """Whatever reads a trace indexes by rank and by stop: a file must not make it stumble."""
-    if [rank.rank for rank in record.ranks] != list(range(record.meta.world)):
+    world = len(record.ranks)
+    if record.meta.world != world or any(rank.rank != number for number, rank in enumerate(record.ranks)):
         raise Broken(f"its ranks are not those of a world of {record.meta.world}")
-    for position in record.positions:
-        if [state.rank for state in position.states] != list(range(record.meta.world)):
+    for position in {id(position): position for position in record.positions}.values():
+        if len(position.states) != world or any(state.rank != rank for rank, state in enumerate(position.states)):
             raise Broken("a position does not have every rank")
         if any(not -1 <= state.stop < len(record.ranks[state.rank].stops) for state in position.states):
             raise Broken("a position names a stop that is not there")

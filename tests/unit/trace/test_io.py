@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import tracemalloc
 import zipfile
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from kit.trace.facts import (
     Summary,
     TensorFact,
 )
+from kit.trace.io import TABLES, VALUES
 from kit.trace.trace import Trace
 from tests.traces import example
 
@@ -209,6 +211,76 @@ def test_a_broken_file_says_what_to_do(damage: Any, tmp_path: Path, monkeypatch:
     assert not Path("pickle-was-executed").exists()
 
 
+def bomb(path: Path, name: str, what: bytes, times: int, claimed: int | None = None) -> Path:
+    """A trace one of whose members unpacks to `what`, so many times over; claimed: what it says of its length."""
+    kept = dict(zip((TABLES, VALUES), (json.dumps(content(path)[0]).encode(), content(path)[1]), strict=True))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member in (TABLES, VALUES):
+            with archive.open(member, "w") as out:
+                out.write(kept[member] if member != name else b"")
+                for _ in range(times if member == name else 0):
+                    out.write(what)
+            if member == name and claimed is not None:
+                archive.getinfo(name).file_size = claimed
+    return path
+
+
+def cost(path: Path) -> tuple[str | None, int]:
+    """What is said of a file, and the most bytes that loading it took."""
+    tracemalloc.start()
+    try:
+        said = refusal(path)
+        return said, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "words"),
+    [
+        (VALUES, bytes(1 << 20), "values.bin unpacks to more than"),
+        (TABLES, b" " * (1 << 20), "trace.json unpacks to more than"),
+        (TABLES, b"[],[],[],[" * 100_000, "trace.json unpacks to more than"),
+    ],
+)
+@pytest.mark.parametrize("claimed", [None, 1000], ids=["honest", "a liar"])
+def test_a_small_file_that_unpacks_to_a_large_one_costs_little(
+    name: str, what: bytes, words: str, claimed: int | None, tmp_path: Path
+) -> None:
+    path = bomb(example.ring().save(tmp_path / "x"), name, what, 120, claimed)
+    said, taken = cost(path)
+    assert said is not None and (words in said or claimed)
+    assert taken < most_for(path)
+
+
+@pytest.mark.parametrize("world", [10**9, 3, 0, -1])
+def test_a_world_larger_than_its_ranks_is_not_believed(world: int, tmp_path: Path) -> None:
+    data, values = content(example.ring().save(tmp_path / "x"))
+    meta = data["tables"]["Meta"]
+    meta["rows"][0][meta["fields"].index("world")] = world
+    said, taken = cost(rewrite(tmp_path / "x", json.dumps(data), values))
+    assert said is not None and f"its ranks are not those of a world of {world}" in said
+    assert taken < 1 << 22
+
+
+def test_other_kinds_of_packing_are_refused(tmp_path: Path) -> None:
+    """They cannot be unpacked piece by piece."""
+    path = example.ring().save(tmp_path / "x")
+    data, values = content(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr(TABLES, json.dumps(data))
+        archive.writestr(VALUES, values)
+    with pytest.raises(ValueError, match="packed in a way that Lockstep does not use"):
+        Trace.load(path)
+
+
+def test_millions_of_zeros_come_back(tmp_path: Path) -> None:
+    zeros = TensorFact("x", (5_000_000,), "float32", "cpu", np.zeros(5_000_000, np.float32), None, 1, 0)
+    words = tuple((f"name {number}", "0" * 40) for number in range(20_000))
+    for trace in (with_tensors(zeros), with_tensors(scalars=words)):
+        assert same(Trace.load(trace.save(tmp_path / "x")), trace)
+
+
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Trace.load(tmp_path / "nothing")
@@ -238,6 +310,37 @@ def refusal(path: Path) -> str | None:
     except ValueError as refused:
         return str(refused)
     return None
+
+
+def most_for(path: Path) -> int:
+    """Bytes: what `kit.trace.io` promises."""
+    return (1 << 24) + 600 * path.stat().st_size
+
+
+@quick
+@given(st.data())
+def test_no_damage_to_its_bytes_costs_more_than_promised(tmp_path: Path, data: st.DataObject) -> None:
+    path = example.held_ring().save(tmp_path / "x")
+    whole = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(whole)))
+        whole[start : start + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))
+    path.write_bytes(whole)
+    said, taken = cost(path)
+    assert (said is None or "x is not a trace" in said) and taken < most_for(path)
+
+
+@pytest.mark.parametrize("piece", ["[],", "{},", "[[]],", '"ab",', "300,", "1.5,", "[0],", '"\u1f600",', '{"a":{}},'])
+def test_tables_of_anything_cost_no_more_than_promised(piece: str, tmp_path: Path) -> None:
+    path = example.ring().save(tmp_path / "x")
+    path.write_bytes(b"")
+    text = '{"schema": "lockstep-trace", "version": 2, "tables": [' + piece * 40_000 + "0]}"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(TABLES, text)
+        archive.writestr(VALUES, b"")
+    before = path.stat().st_size
+    said, taken = cost(path)
+    assert said is not None and taken < 600 / 16 * before
 
 
 junk = st.one_of(
