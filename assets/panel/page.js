@@ -30,6 +30,7 @@
       bokeh: (window.Bokeh && window.Bokeh.version) || "",
       dark: document.body.dataset.jpThemeLight === "false",
       since: performance.timeOrigin, // another one after a reload
+      view: Number(panel.dataset.view), // another one when its notebook was closed and opened again
       message: page,
     });
     ear.dispatchEvent(new Event("change", { bubbles: true }));
@@ -66,6 +67,7 @@
   function adopt(mark, tries = 0) {
     const panel = mark.closest(".lsp-panel");
     if (panel && panel.isConnected && panel.querySelector(".lsp-ear input")) {
+      panel.dataset.view = String((window.lockstepPage.views += 1));
       name(panel);
       watch(panel);
       tell(panel);
@@ -73,7 +75,7 @@
   }
 
   if (!window.lockstepPage) {
-    window.lockstepPage = { adopt, count: 0, tellAll: () => document.querySelectorAll(".lsp-panel").forEach(tell) };
+    window.lockstepPage = { adopt, count: 0, views: 0, tellAll: () => document.querySelectorAll(".lsp-panel").forEach(tell) };
     window.addEventListener("keydown", onKey, true);
     document.addEventListener("click", onClick, true);
     new MutationObserver(() => window.lockstepPage.tellAll()).observe(document.body, {

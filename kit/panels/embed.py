@@ -83,7 +83,7 @@ class FigureView:
         self._bokeh: BokehFigure | None = None
         self._model: Any = None
         self._alive = False  # Bokeh's view has answered: it is drawn
-        self._drawn_for: tuple[Any, ...] = ()  # the page that the Bokeh picture was made for
+        self._drawn_for: tuple[Any, ...] = ()  # what the Bokeh picture was made for
         if figure is not None:
             self.show(figure)
 
@@ -101,7 +101,7 @@ class FigureView:
 
         Every panel of a page is told when one of them has brought BokehJS; a picture that stands there already stays.
         """
-        told = page["since"], page["bokeh"], page["dark"]
+        told = page["since"], page["view"], page["bokeh"], page["dark"]
         if self._bokeh is not None and told == self._drawn_for:
             return
         self._lower()
@@ -137,7 +137,7 @@ class FigureView:
         from jupyter_bokeh import BokehModel
 
         self._script.clear()
-        _, _, dark = self._drawn_for
+        *_, dark = self._drawn_for
         self._bokeh = BokehFigure(self.figure, dark)
         self._model = BokehModel(self._bokeh.layout)
         self._model.on_msg(self._answered)

@@ -25,6 +25,7 @@ class PageFacts(TypedDict):
     bokeh: str  # the version of BokehJS loaded there, or ''
     dark: bool  # whether the theme is dark
     since: float  # when the page was loaded, in milliseconds of its own clock: which page it is
+    view: int  # which drawing of a panel in that page: a notebook can be closed and opened again
 
 
 Heard = Callable[[PageFacts], object]

@@ -189,7 +189,7 @@ def test_without_jupyter_bokeh_the_time_is_an_svg_and_a_sentence_says_so_once(op
     assert book.page.locator(".lsp-time svg.ls-timeline rect").count() > 4
     assert book.page.locator(".lsp-drawn").count() == 0
     again = "p = Replay(example.ring()).panel()"
-    heard = "p.areas.heard(dict(bokeh='', dark=False, since=0))"
+    heard = "p.areas.heard(dict(bokeh='', dark=False, since=0, view=0))"
     assert book.ask(f"[exec({again!r}), {heard}, p.areas._time._note.value][-1]") == ""
 
 
@@ -214,6 +214,19 @@ def test_a_page_whose_server_lacks_the_bokeh_extension_keeps_the_svg(open_notebo
     assert "this JupyterLab server has no jupyter_bokeh" in book.page.inner_text(".lsp-missing")
     assert book.page.locator(".lsp-time svg.ls-timeline").is_visible()
     assert not book.page.locator(".lsp-bokeh").is_visible()
+
+
+def test_a_notebook_closed_and_opened_again_shows_the_time_as_it_is(open_notebook):
+    book = shown(open_notebook)
+    book.page.wait_for_selector(".lsp-drawn")
+    first = book.ask("[id(panel.areas._time._model), panel.seek(7)][0]")
+    at(book, 7)
+    book.save()
+    book.leave()
+    again = type(book)(book.server, book.page.context, book.name, book.page).open()
+    again.page.wait_for_selector(".lsp-panel .ls-words")
+    again.until(f"id(panel.areas._time._model) != {first} and panel.areas._time._alive")
+    again.leave()
 
 
 def test_a_panel_whose_kernel_was_restarted_says_what_to_do_and_stays_as_it_was(open_notebook, screenshots):

@@ -13,7 +13,7 @@ from tests.unit.panels.test_still import picture_of
 from tests.unit.plot.gallery import FIGURES
 from tests.unit.plot.test_bandwidth import LINK, sweep
 
-PAGE = {"bokeh": bokeh.__version__, "dark": True, "since": 1.0}
+PAGE = {"bokeh": bokeh.__version__, "dark": True, "since": 1.0, "view": 1}
 
 
 def test_the_panel_says_what_the_figure_says():
@@ -41,14 +41,16 @@ def test_every_figure_has_a_panel_with_room_for_all_of_it(figure):
 def test_bokeh_is_drawn_in_the_theme_of_the_page(monkeypatch):
     view, made = FigureView("test", FIGURES["timeline"]), []
     real = view._draw
-    monkeypatch.setattr(view, "_draw", lambda: made.append(view._drawn_for[2]) or real())
+    monkeypatch.setattr(view, "_draw", lambda: made.append(view._drawn_for[-1]) or real())
     view.heard(PAGE)
     assert made == [True] and view._place.children
     view.heard(PAGE)
     assert made == [True], "a picture that stands there stays"
     view.heard({**PAGE, "since": 2.0})
     assert made == [True, True], "a page loaded again needs a new one"
-    view.heard({"bokeh": "0.0", "dark": False, "since": 2.0})
+    view.heard({**PAGE, "since": 2.0, "view": 2})
+    assert made == [True, True, True], "and so does a notebook opened again in the same page"
+    view.heard({**PAGE, "bokeh": "0.0", "dark": False, "since": 2.0})
     assert not view._place.children and "ls-box" in view._svg.value
 
 
@@ -58,7 +60,7 @@ def test_bokehjs_is_brought_once_for_all_panels_of_a_page(monkeypatch):
     for page in (1.0, 1.0, 2.0):
         view = FigureView("test", FIGURES["timeline"])
         monkeypatch.setattr(view._script, "run", lambda code, page=page: brought.append(page))
-        view.heard({"bokeh": "", "dark": False, "since": page})
+        view.heard({**PAGE, "bokeh": "", "since": page})
     assert brought == [1.0, 2.0]
 
 
