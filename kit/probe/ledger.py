@@ -86,8 +86,12 @@ class Ledger:
         place = self._code.place(frame) if threading.get_ident() == self._worker else self.place()
         name, seen, peer, tag, root = call.name, call.seen(), call.peer, call.tag, call.root
         if peer is not None and peer >= 0:
+            if peer >= len(ranks) or ranks[peer] == self._rank:
+                refuse_partner(self._rank, call, ranks)
             peer = ranks[peer]
         if root is not None:
+            if not 0 <= root < len(ranks):
+                raise ValueError(f"{name} names rank {root}, and {there_are(ranks)}: name one of them")
             root = ranks[root]
         with self._lock:
             key, count = self._numbered(name, group, peer, tag)
@@ -96,10 +100,13 @@ class Ledger:
                 time.monotonic_ns(), peer, tag, root, call.reduce,
             )  # fmt: skip
             self.entries.append(entry)
-        described = (name, key, ranks, seen[0][0], seen[0][3:], peer, tag, root) if seen else (name, key, ranks)
+        described = (
+            (name, key, ranks, len(seen), seen[0][0], seen[0][3:], peer, tag, root) if seen else (name, key, ranks)
+        )
         if described != self._described:
             self._described = described
-            first = (seen[0][0], tuple(seen[0][3]), dtype_name(seen[0][4])) if seen else None
+            alone = len(seen) == 1 or seen and seen[1][0] != seen[0][0]  # not one of a list, which has no room there
+            first = (seen[0][0], tuple(seen[0][3]), dtype_name(seen[0][4])) if alone else None
             self._blackbox.describe((name, key, ranks, first, peer, tag, root))
         self._blackbox.in_operation(0 if place is None else place.line, entry.index, count)
         return entry
@@ -132,6 +139,21 @@ class Ledger:
         count = self._counts.get(counted, 0)
         self._counts[counted] = count + 1
         return key, count
+
+
+def refuse_partner(rank: int, call: OperationCall, ranks: tuple[int, ...]) -> None:
+    """ValueError for a message to nobody, or to its own rank where gloo would have to take it there."""
+    verb = "sends to" if call.name == "send" else "receives from"
+    if call.peer is not None and call.peer >= len(ranks):
+        raise ValueError(f"rank {rank} {verb} rank {call.peer}, and {there_are(ranks)}: name one of them")
+    if not any(tensor.is_cuda for tensor in (*call.inputs, *call.outputs)):
+        raise ValueError(f"rank {rank} {verb} itself: a message needs another rank; copy the tensor instead")
+
+
+def there_are(ranks: tuple[int, ...]) -> str:
+    """The members of a group: 'the ranks here are 0 to 3'."""
+    known = f"{ranks[0]} to {ranks[-1]}" if list(ranks) == list(range(len(ranks))) else ", ".join(map(str, ranks))
+    return f"the {'ranks here are' if len(ranks) > 1 else 'only rank here is'} {known if len(ranks) > 1 else ranks[0]}"
 
 
 def wait_began(entry: Entry, caller: FrameType) -> int:

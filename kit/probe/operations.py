@@ -134,11 +134,22 @@ def _all_to_all(outputs: Any, inputs: Any, *_: Any) -> OperationCall:
 
 
 def _send(tensors: Any, peer: int, tag: int) -> OperationCall:
+    if peer < 0:
+        raise ValueError(f"send names rank {peer}: ranks count from 0, and none from the end")
     return OperationCall("send", _flat(tensors), [], peer=peer, tag=tag)
 
 
 def _recv(tensors: Any, peer: int, tag: int) -> OperationCall:
+    if peer < 0:
+        raise ValueError(
+            f"recv names rank {peer}: ranks count from 0, and none from the end; dist.recv(x) without a rank takes "
+            "what comes first from any"
+        )
     return OperationCall("recv", [], _flat(tensors), "out", peer=peer, tag=tag)
+
+
+def _recv_any(tensors: Any, tag: int) -> OperationCall:
+    return OperationCall("recv", [], _flat(tensors), "out", peer=-1, tag=tag)
 
 
 def _barrier(*_: Any) -> OperationCall:
@@ -169,6 +180,6 @@ READERS: dict[str, Callable[..., OperationCall]] = {
     "all_to_all_single": _all_to_all,
     "send": _send,
     "recv": _recv,
-    "recv_anysource": lambda tensors, tag: _recv(tensors, -1, tag),
+    "recv_anysource": _recv_any,
     "barrier": _barrier,
 }

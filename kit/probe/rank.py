@@ -121,14 +121,16 @@ class Rank:
                 raise AssertionError(f"{type(run).__name__} cannot obey {order!r}")
 
     def _begin(self, order: Begin) -> None:
-        before = self._worker
-        self._run = None
-        self._worker = threading.Thread(target=self._work, args=(order, before), name="worker", daemon=True)
+        before, self._run = (self._worker, self._run), None
+        self._worker = threading.Thread(target=self._work, args=(order, *before), name="worker", daemon=True)
         self._worker.start()
 
-    def _work(self, order: Begin, before: threading.Thread | None) -> None:
+    def _work(self, order: Begin, before: threading.Thread | None, run_before: StepRun | RecordRun | None) -> None:
         if before is not None:
             before.join()
+        if run_before is not None:
+            run_before.put_away()
+        del run_before
         task = order.task
         kind = _kind_of(task)
         try:

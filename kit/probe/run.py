@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -27,8 +27,9 @@ from kit.probe.operations import OperationCall
 from kit.probe.output import Printed
 from kit.protocol.messages import AtStop, Begin, RunNews, Task, Unloaded
 from kit.protocol.parcels import Parcel, packed
-from kit.trace.facts import Failure, Frame, Phase, Place, Stop
+from kit.trace.facts import PARTNER_LOST, Failure, Frame, Phase, Place, Stop
 
+_PARTNER_GONE = ("Connection closed by peer", "Connection reset by peer")  # gloo's words
 _PROBE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -76,7 +77,8 @@ class Run(ABC):
         except RunAborted as aborted:
             failure = Failure("RunAborted", str(aborted), "", None)
         except BaseException as error:  # SystemExit too: a rank must outlive what it runs
-            failure = self._failure(error)
+            if not (isinstance(error, SystemExit) and error.code in (None, 0)):  # sys.exit(): all went well
+                failure = self._failure(error)
         finally:
             self.end()
             del self._function, self._args, self._kwargs  # the run outlives them, until the next begins
@@ -104,6 +106,10 @@ class Run(ABC):
 
     def abort(self, reason: str) -> None:
         self.aborted = reason
+
+    def put_away(self) -> None:
+        """Before the next run begins."""
+        return
 
     def over_links(self, group: ObservedGroup, call: OperationCall, launch: Launch, asked: int | None = None) -> Launch:
         """`launch` as it is, or held back where links are throttled. asked: when, in ns; None: when it is launched."""
@@ -148,6 +154,10 @@ class Run(ABC):
                 code = frame.f_code
                 if place is None or self.code.is_foreground(code.co_filename):
                     place = Place(code.co_filename, self.code.line(code.co_filename, line), code.co_name)
+        if any(words in str(error) for words in _PARTNER_GONE):
+            return Failure(
+                PARTNER_LOST, "another rank closed the connection: its process ended, or it left the group", text, place
+            )
         return Failure(type(error).__name__, str(error), text, place)
 
 
@@ -179,6 +189,11 @@ class _ResultPickler(shipping.Pickler):
 
 
 def _packed(result: Any) -> tuple[Parcel | None, Failure | None]:
+    if isinstance(result, Generator | Coroutine):
+        result.close()  # nobody is to be warned that it was never awaited
+        kind = "a coroutine" if isinstance(result, Coroutine) else "a generator"
+        message = f"the function returned {kind}, which cannot be sent back: run it there, and return what comes of it"
+        return None, Failure("TypeError", message, "", None)
     try:
         return packed(result, _ResultPickler), None
     except Exception as error:  # whatever the learner's object raises while it is pickled

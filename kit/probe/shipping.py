@@ -64,6 +64,7 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     """
     if not callable(fn):
         raise ValueError(f"give a function to run on the ranks, not {type(fn).__name__}: kit.step(fn, *args)")
+    _runs_when_called(fn)
     for value in (*args, *kwargs.values()):
         if isinstance(value, PerRank) and len(value.values) != world:
             raise ValueError(
@@ -83,6 +84,19 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         root_file=code.co_filename if code else "",
         root_line=code.co_firstlineno if code else 0,
     )
+
+
+def _runs_when_called(fn: Callable[..., Any]) -> None:
+    name = getattr(fn, "__name__", "this")
+    if inspect.iscoroutinefunction(fn):
+        raise ValueError(
+            f"{name} is an async function, and calling it runs nothing of it: write def, and asyncio.run(...) inside"
+        )
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise ValueError(
+            f"{name} is a generator (it says yield), and calling it runs nothing of it: return a list instead, or give "
+            "a function that goes through it"
+        )
 
 
 def show_sources(sources: dict[str, tuple[str, ...]]) -> None:

@@ -48,14 +48,19 @@ class StepRun(PostingRun["SteppedWork"]):
     # -- in the learner's thread ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        threading.Thread(target=self._launch_in_order, name="launches", daemon=True).start()
+        self._launching = threading.Thread(target=self._launch_in_order, name="launches", daemon=True)
+        self._launching.start()
         self.released = time.monotonic_ns()
         torch.autograd.set_multithreading_enabled(False)  # backward and its hooks stay here, where lines are seen
         self._lines.start()
 
     def end(self) -> None:
         self._lines.stop()
+
+    def put_away(self) -> None:
+        """Before the next run: what was never waited for may have been launched after this one's end."""
         self._launches.put(None)
+        self._launching.join()
 
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         if self._motion.how == "to_collective" and threading.get_ident() == self.worker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kit import shown
+from kit.trace.facts import PARTNER_LOST
 
 if TYPE_CHECKING:
     from kit.trace.facts import Failure, Position
@@ -43,27 +44,28 @@ def failures(position: Position) -> list[tuple[int, Failure]]:
 
 
 def what_went_wrong(position: Position) -> str:
-    """The sentences of the ranks that failed, died or were stopped, each thing said once, then the verdict; one line
-    each.
+    """The sentences of the ranks that died or were stopped, of those that failed, then the verdict, each thing said
+    once; one line each.
     """
-    someone_died = any(s.phase == "dead" for s in position.states)
-    told: dict[str, str] = {}
+    verdict = position.verdict or ""
+    gone = [s for s in position.states if s.phase in ("dead", "stopped")]
+    someone_died = any(s.phase == "dead" for s in gone)
+    told: dict[str, str] = {f"rank {s.rank}": str(s) for s in gone if not (verdict and s.detail in verdict)}
+    if any(verdict.startswith(f"rank {s.rank} ") for s in gone):
+        told[verdict] = verdict
     for state in position.states:
         error = state.error
         if error is not None and (error.kind == "RunAborted" or someone_died and _connection_lost(error)):
             continue  # what the others suffered when one went
         if state.phase == "failed" and error is not None:
             told.setdefault(error.message, str(state) if error.kind != "MismatchedOperation" else error.message)
-        elif state.phase in ("dead", "stopped") and position.verdict is None:
-            told[f"{state.phase} {state.rank}"] = str(state)
-    if position.verdict:
-        told.setdefault(position.verdict, position.verdict)
+    if verdict:
+        told.setdefault(verdict, verdict)
     return "\n".join(told.values())
 
 
 def _connection_lost(error: Failure) -> bool:
-    """gloo's words for a partner that went away."""
-    return "Connection closed by peer" in error.message or "Connection reset by peer" in error.message
+    return error.kind == PARTNER_LOST
 
 
 def with_traceback(error: RankError, position: Position) -> RankError:

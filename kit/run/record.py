@@ -13,7 +13,7 @@ from kit.run.errors import RankError, what_went_wrong, with_traceback
 from kit.run.recorder import Recorder
 from kit.run.results import Recording
 from kit.trace.facts import Position, RankState
-from kit.trace.match import disagreement
+from kit.trace.match import disagreement, first_clash
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class _AtFullSpeed:
             return self.lost
         sentence, last = self.verdict.sentence, self.verdict.last
         beside = disagreement(self.recorder.parts(last)) if last is not None else None
-        return sentence if beside is None or beside in sentence else f"{beside} {sentence}"
+        return sentence if beside is None or beside in sentence else f"{sentence} {beside}"
 
     def _over(self) -> bool:
         return self.verdict is not None or self.lost is not None or len(self.states) == self.world
@@ -122,7 +122,12 @@ def run(
         raise ValueError(f"this cluster has {size} ranks: give a number from 1 to {size}, not {world!r}")
     going = _AtFullSpeed(scheduler, call, size if world is None else world, account)
     going.wait()
-    return conclude(going.recorder, going.position(), going.results, call, show_output)
+    try:
+        return conclude(going.recorder, going.position(), going.results, call, show_output)
+    except RankError as error:
+        if error.trace.mismatches():
+            scheduler.broke("the run before left operations open")
+        raise
 
 
 def conclude(
@@ -133,7 +138,10 @@ def conclude(
     trace = recorder.trace()
     if show_output:
         print_output(trace)
-    wrong = what_went_wrong(position) or "\n".join(trace.mismatches())
+    wrong = what_went_wrong(position)
+    if wrong and (clash := first_clash(trace)) and clash not in wrong:  # what a library says of it tells less
+        wrong = f"{wrong}\n{clash}"
+    wrong = wrong or "\n".join(trace.mismatches())
     if wrong:
         raise with_traceback(RankError(wrong, trace), position)
     return Recording.of(trace, lambda: [results[rank].opened() for rank in range(recorder.world)], call)

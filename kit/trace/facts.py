@@ -22,8 +22,9 @@ Phase = Literal["paused", "running", "waiting", "finished", "failed", "stopped",
 ENDED: dict[Phase, str] = {  # phases that no motion changes, as said of a rank that others still wait for
     "finished": "finished without it",
     "failed": "failed without it",
-    "dead": "died without it",
+    "dead": "died",
 }
+PARTNER_LOST = "PartnerLost"  # the kind of failure of a rank that another's death has cut off
 Mode = Literal["step", "record", "predicted"]
 
 

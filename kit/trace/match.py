@@ -6,10 +6,10 @@ recorded run. Both use `disagreement`, so both say the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 
-from kit.trace.facts import ENDED, Message, Operation, Record, Region
+from kit.trace.facts import ENDED, Message, Operation, RankState, Record, Region
 from kit.trace.text import ANY, canonical, counted, is_message, listed, size
 from kit.trace.traffic import message_bytes
 
@@ -70,7 +70,8 @@ def disagreement(entries: Sequence[Operation]) -> str | None:
     some. Compared, in this order: the operation, its root or source, the reduction, the dtype, the shapes. Shapes must
     be equal where all ranks hand in the same tensor (all_reduce, reduce, broadcast, gather, scatter); where ranks
     exchange pieces (all_gather, reduce_scatter, all_to_all) what one gives must be what the other makes room for, so
-    uneven pieces are legal. For a send and its receive the dtype and the number of elements must be equal.
+    uneven pieces are legal. For a send and its receive the dtype and the number of elements must be equal. What is not
+    known of a rank, because it died and only its black box tells, is not compared.
     """
     if not entries:
         return None
@@ -115,6 +116,11 @@ def mismatches(record: Record) -> tuple[str, ...]:
     return tuple(found)
 
 
+def first_clash(record: Record) -> str | None:
+    """What participants disagreed on first, in order of issue; None where they agreed, or merely never came."""
+    return next(filter(None, map(disagreement, record.by_match.values())), None)
+
+
 def call_words(operation: Operation) -> str:
     """'all_reduce of 4 x float32'; the bare name where there is no tensor."""
     region = _main(operation)
@@ -142,7 +148,7 @@ def _alike(e: Operation) -> Hashable:
     if side is None:
         return None
     passed_over = {"in": "out", "out": "in", "any": None}[side]
-    return tuple(r.shape for r in e.regions if r.role != passed_over)
+    return tuple(r.shape for r in e.regions if r.role != passed_over) or None
 
 
 def _differ(
@@ -151,6 +157,7 @@ def _differ(
     words: Callable[[Operation], str],
     rule: str,
 ) -> str | None:
+    entries = [entry for entry in entries if key(entry) is not None]
     if len({key(entry) for entry in entries}) < 2:
         return None
     several_files = len({e.place.file for e in entries if e.place}) > 1
@@ -209,10 +216,52 @@ def _never_came(record: Record, entries: Sequence[Operation]) -> str | None:
             reasons.setdefault(f"did not: it {str(state).removeprefix(f'rank {rank} ')}", []).append(rank)
     if not reasons:
         return None
-    first, callers = entries[0], listed(e.rank for e in entries)
+    alone = (parts[0] for parts in record.by_match.values() if is_message(parts[0].name) and not is_complete(parts))
+    return tags_differ(entries, tuple(alone)) or _left_alone(entries, reasons)
+
+
+def left_alone(parts: Sequence[Operation], states: Sequence[RankState], alone: Sequence[Operation]) -> str | None:
+    """The sentence of a communication whose missing participants have ended; None while one of them may come.
+
+    parts: those who came. alone: all messages that have met no partner.
+    """
+    reasons: dict[str, list[int]] = {}
+    for rank in missing_ranks(parts):
+        phase = states[rank].phase
+        if phase not in ENDED:
+            return None
+        reasons.setdefault(ENDED[phase], []).append(rank)
+    return tags_differ(parts, alone) or _left_alone(parts, reasons)
+
+
+def tags_differ(parts: Sequence[Operation], alone: Sequence[Operation]) -> str | None:
+    """A sentence if a message waits beside one that its tag alone keeps from meeting it. alone: all that met none."""
+    mine = parts[0]
+    if not is_message(mine.name):
+        return None
+    for other in alone:
+        names = {canonical(mine.name): mine, canonical(other.name): other}
+        send, receive = names.get("send"), names.get("recv")
+        if (
+            send is not None
+            and receive is not None
+            and send.group == receive.group
+            and send.peer == receive.rank
+            and receive.peer in (send.rank, ANY)
+            and send.tag != receive.tag
+        ):
+            return (
+                f"rank {send.rank} sends to rank {receive.rank} with tag {send.tag}{send.at_line}, rank {receive.rank} "
+                f"receives with tag {receive.tag}{receive.at_line}: a message and its receive must have the same tag."
+            )
+    return None
+
+
+def _left_alone(parts: Sequence[Operation], reasons: Mapping[str, Sequence[int]]) -> str:
+    first, callers = parts[0], listed(e.rank for e in parts)
     what = first.words if is_message(first.name) else canonical(first.name)
     why = ", ".join(f"{listed(ranks)} {reason}" for reason, ranks in reasons.items())
-    return f"{callers} {'calls' if len(entries) == 1 else 'call'} {what}{first.at_line}; {why}."
+    return f"{callers} {'calls' if len(parts) == 1 else 'call'} {what}{first.at_line}; {why}."
 
 
 def own_misfit(e: Operation) -> str | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kit.trace.facts import ENDED, RankState
+from kit.trace.facts import ENDED, Operation, RankState
+from kit.trace.match import tags_differ
 from kit.trace.text import awaited, listed, named
 
 
@@ -34,10 +35,13 @@ def stuck(states: Sequence[RankState], missing: Mapping[int, Sequence[int]]) -> 
     return frozenset(waiting - alive)
 
 
-def deadlock(states: Sequence[RankState], missing: Mapping[int, Sequence[int]]) -> str | None:
+def deadlock(
+    states: Sequence[RankState], missing: Mapping[int, Sequence[int]], alone: Sequence[Operation] = ()
+) -> str | None:
     """The sentence that names a provable deadlock, or None while every waiting rank can still be freed.
 
-    Arguments as for `stuck`. 'Deadlock: ranks 0, 2, 3 wait in all_reduce (line 6); rank 1 finished without it.'
+    Arguments as for `stuck`; alone: messages that have met no partner, of which tags may be the reason.
+    'Deadlock: ranks 0, 2, 3 wait in all_reduce (line 6); rank 1 finished without it.'
     """
     caught = stuck(states, missing)
     if not caught:
@@ -49,8 +53,11 @@ def deadlock(states: Sequence[RankState], missing: Mapping[int, Sequence[int]]) 
     for rank in sorted(needed):
         if rank in phases and phases[rank].phase in ENDED:
             causes.setdefault(ENDED[phases[rank].phase], []).append(rank)
+    tags = next(filter(None, (tags_differ([op], alone) for op in alone if op.rank in caught)), None)
     circle = None if causes else _circle(caught, missing)
     who = ", ".join(_groups(waiting, missing, name_missing=not causes))
+    if tags is not None:
+        return f"Deadlock: {who}. {tags[0].upper()}{tags[1:]}"
     if circle is None:
         return f"Deadlock: {who}; {', '.join(f'{listed(ranks)} {what}' for what, ranks in causes.items())}."
     if len(circle) == 1 and len(caught) == 1:

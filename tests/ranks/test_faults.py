@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from kit.run import record
 from kit.run.errors import RankError
 from kit.run.live import LiveRunner
-from tests.ranks import faults
+from tests.ranks import culprits, faults
 from tests.ranks.living import alive, once_there, until
 
 
@@ -201,3 +203,77 @@ def test_a_clash_is_told_without_a_rank_that_does_not_come(three: LiveRunner, mo
     ):
         three.record(faults.clash_beside_an_endless_loop, torch.ones(2))
     assert works(three)
+
+
+def test_whoever_is_at_fault_is_named_alike_by_both(three: LiveRunner) -> None:
+    """Stepped, nothing of it reaches gloo, so no ranks need be forked anew between them."""
+    wrong = {}
+    for function, words in culprits.CULPRITS.items():
+        sentence = words.format(*(line(function, offset) for offset in range(5)))
+        state = three.step(function, torch.ones(2)).finish()
+        errors = [s.error.message for s in state if s.error]
+        if sentence not in str(state).splitlines() and sentence not in errors:
+            wrong[function.__name__, "stepped"] = str(state)
+        with pytest.raises(RankError) as caught:
+            three.record(function, torch.ones(2))
+        if sentence not in str(caught.value):
+            wrong[function.__name__, "recorded"] = str(caught.value)
+    assert not wrong, "\n".join(f"{who}: {said}" for who, said in wrong.items())
+
+
+@pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "afterwards"])
+@pytest.mark.parametrize("how", ["all_reduce", "reduce", "reduce_scatter"])
+def test_of_a_dead_rank_nothing_is_said_that_it_did_not_do(three: LiveRunner, how: str, waiting: bool) -> None:
+    with pytest.raises(RankError) as caught:
+        three.record(culprits.killed, how, three.reset().pids[1], waiting)
+    said = str(caught.value)
+    assert said.startswith(f"rank 1 died in {how}") and "or after it: killed by SIGKILL." in said
+    assert "call" not in said
+    state = three.step(culprits.killed, how, three.reset().pids[1], waiting).finish()
+    assert str(state[1]) == "rank 1 died: killed by SIGKILL"
+    if waiting:
+        assert state.verdict is not None and state.verdict.startswith(f"Deadlock: ranks 0, 2 wait in {how}")
+        assert state.verdict.endswith("; rank 1 died.")
+    assert "call" not in str(state)
+
+
+async def waits_for_nothing() -> None:
+    dist.barrier()
+
+
+def hands_out() -> Iterator[int]:
+    dist.barrier()
+    yield 1
+
+
+@pytest.mark.parametrize("function", [waits_for_nothing, hands_out], ids=["async", "generator"])
+def test_a_function_of_which_calling_runs_nothing_is_refused(three: LiveRunner, function: Callable[..., Any]) -> None:
+    for run in (three.step, three.record):
+        with pytest.raises(ValueError, match="calling it runs nothing of it: "):
+            run(function)
+
+
+def leaves_content() -> None:
+    dist.barrier()
+    sys.exit(0)
+
+
+def test_a_program_that_exits_with_0_has_not_failed(three: LiveRunner) -> None:
+    assert three.record(leaves_content).results == [None] * 3
+    assert [s.phase for s in three.step(leaves_content).finish()] == ["finished"] * 3
+
+
+def sends_and_leaves(x: torch.Tensor) -> torch.Tensor:
+    if dist.get_rank() == 0:
+        dist.isend(x + 1, 1)
+    if dist.get_rank() == 1:
+        dist.recv(x, 0)
+    return x
+
+
+def test_what_a_rank_sent_before_it_ended_is_there_for_who_comes_later(three: LiveRunner) -> None:
+    session = three.step(sends_and_leaves, torch.zeros(1))
+    session.finish(ranks=[0, 2])
+    assert session.finish().verdict is None
+    assert [result.tolist() for result in session.results] == [[0.0], [1.0], [0.0]]
+    assert works(three), "and what it was sent with is not in the way of the next run"

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from kit.trace.facts import Operation, RankState
-from kit.trace.match import disagreement
-from kit.trace.text import ANY
+from kit.trace.match import disagreement, is_complete
+from kit.trace.text import ANY, is_message
 from kit.trace.waits import deadlock
 
 
@@ -57,7 +57,8 @@ class HangDetector:
         """Why the ranks that wait can never go on, or None while they may."""
         clashes = (self._clash(rank) for rank in sorted(self._waits))
         missing = {r: self.missing(r) for r in self._waits}
-        return next(filter(None, clashes), None) or deadlock(states, {r: m for r, m in missing.items() if m})
+        sentence = next(filter(None, clashes), None)
+        return sentence or deadlock(states, {r: m for r, m in missing.items() if m}, self._alone())
 
     def _waited(self, rank: int) -> Operation:
         return self._operations[rank][self._waits[rank]]
@@ -65,6 +66,10 @@ class HangDetector:
     def _clash(self, rank: int) -> str | None:
         """What the parts known of the operation that a rank waits in disagree on."""
         return disagreement(self._together[self._waited(rank).match])
+
+    def _alone(self) -> list[Operation]:
+        """Messages that have met no partner, as far as is known."""
+        return [parts[0] for parts in self._together.values() if is_message(parts[0].name) and not is_complete(parts)]
 
     def _has_message_for(self, receive: Operation) -> bool:
         wanted = ("send", receive.rank, receive.tag, receive.group)
@@ -81,12 +86,13 @@ def held_up(rank: int, detail: str) -> str:
 def died(rank: int, detail: str, last: Sequence[Operation | None] = ()) -> str:
     """A rank's death. last: every rank's last operation, as their black boxes have it; () when it died before the run.
 
-    The dead rank's is compared with its partners', because gloo aborts a process on a message that does not fit.
+    The dead rank's is compared with its partners', because gloo aborts a process on a message that does not fit. A
+    black box tells what its rank had entered, not whether it had left it.
     """
     again = "Run cluster.reset() to have all ranks again."
     own = last[rank] if last else None
     if own is None:
         return f"rank {rank} died: {detail}. {again}"
     sentence = disagreement([op for op in last if op is not None and op.match == own.match])
-    where = f"rank {rank} died in {own.words}{own.at_line}: {detail}. {again}"
-    return f"{sentence} {where}" if sentence else where
+    where = f"rank {rank} died in {own.words}{own.at_line} or after it: {detail}."
+    return f"{where} {sentence} {again}" if sentence else f"{where} {again}"

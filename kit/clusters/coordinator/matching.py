@@ -55,6 +55,25 @@ class PendingOperations:
         here[operation.rank] = operation
         return self._conclude(operation.match) if len(here) == len(operation.ranks) else None
 
+    @property
+    def messages(self) -> tuple[Operation, ...]:
+        """Sends and receives that have met no partner."""
+        return (*self._sends, *self._receives)
+
+    @property
+    def open(self) -> list[tuple[Operation, ...]]:
+        """The parts that are there of each communication that is not complete, in the order in which it was begun."""
+        begun = [*map(_by_rank, self._collectives.values()), *((message,) for message in self.messages)]
+        return sorted(begun, key=lambda parts: min(part.issued for part in parts))
+
+    def withdraw(self, rank: int) -> None:
+        """A rank has died: what it had posted will not be done."""
+        for here in self._collectives.values():
+            here.pop(rank, None)
+        self._collectives = {match: here for match, here in self._collectives.items() if here}
+        self._sends = [send for send in self._sends if send.rank != rank]
+        self._receives = [receive for receive in self._receives if receive.rank != rank]
+
     def misfits(self) -> list[Match]:
         """Collectives that can never be completed, since those who are here disagree already.
 

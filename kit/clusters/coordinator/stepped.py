@@ -27,7 +27,8 @@ from kit.protocol.messages import (
     Settled,
     Waits,
 )
-from kit.trace.facts import Operation, RankState
+from kit.trace.facts import ENDED, Operation, RankState
+from kit.trace.match import left_alone
 from kit.trace.waits import deadlock
 
 REPLACES_WHILE_WAITING: tuple[How, ...] = ("finish", "to_line", "to_collective", "out")
@@ -67,6 +68,8 @@ class SteppedRun(CoordinatedRun):
         self._settle(now)
 
     def process_changed(self, news: ProcessNews, now: int) -> None:
+        if isinstance(news, RankLost):
+            self._pending.withdraw(news.rank)
         if self._motion is not None:
             self._settle(now)
             return
@@ -149,5 +152,8 @@ class SteppedRun(CoordinatedRun):
         self._out.to_kernel(Changed(self.id, what, states, verdict))
 
     def _judged(self, now: int) -> tuple[tuple[RankState, ...], str | None]:
-        states = self.states(now)
-        return states, deadlock(states, {s.rank: s.waiting_for for s in states if s.phase == "waiting"})
+        states, alone = self.states(now), self._pending.messages
+        verdict = deadlock(states, {s.rank: s.waiting_for for s in states if s.phase == "waiting"}, alone)
+        if verdict is None and all(state.phase in ENDED for state in states):
+            verdict = next(filter(None, (left_alone(parts, states, alone) for parts in self._pending.open)), None)
+        return states, verdict

@@ -275,14 +275,40 @@ def test_words_of_an_earlier_run_are_not_heard(game: Game) -> None:
     assert game.coordinator.hear(Posted(0, 0, operation(0)), NOW) == []
 
 
-def test_a_rank_that_dies_while_it_waits_stays_dead_when_its_partners_come(game: Game) -> None:
+def test_what_a_dead_rank_had_asked_for_is_not_done_when_its_partners_come(game: Game) -> None:
     game.move(0, 1, 2)
     game.post(operation(0))
     game.tell(RankLost(0, 0, "killed by SIGKILL"))
     game.post(operation(1))
     game.post(operation(2))
-    assert game.orders(Launch) == [1, 2]
-    assert [state.phase for state in game.coordinator.states(NOW)] == ["dead", "running", "running"]
+    assert game.orders(Launch) == []
+    settled = game.settled()
+    assert [state.phase for state in settled.states] == ["dead", "waiting", "waiting"]
+    assert settled.verdict == "Deadlock: ranks 1, 2 wait in all_reduce (line 6); rank 0 died."
+
+
+def test_a_message_that_nobody_takes_is_said_once_all_have_ended(game: Game) -> None:
+    game.move(0, 1, 2)
+    game.post(message(0, "send", 1), wait=False)
+    game.stop(0, phase="finished")
+    game.stop(1)
+    game.stop(2, phase="finished")
+    assert game.settled().verdict is None, "rank 1 may still take it"
+    game.move(1)
+    game.stop(1, phase="finished")
+    assert game.settled().verdict == "rank 0 calls send to rank 1 (line 4); rank 1 finished without it."
+
+
+def test_messages_that_their_tags_alone_keep_apart(game: Game) -> None:
+    game.move(0, 1, 2)
+    game.post(message(0, "send", 1, tag=3))
+    game.post(message(1, "recv", 0, tag=4))
+    game.stop(2, phase="finished")
+    assert game.settled().verdict == (
+        "Deadlock: rank 0 waits in send to rank 1 (line 4), rank 1 waits in recv from rank 0 (line 4). Rank 0 sends to "
+        "rank 1 with tag 3 (line 4), rank 1 receives with tag 4 (line 4): a message and its receive must have the same "
+        "tag."
+    )
 
 
 def test_time_is_what_the_host_says(game: Game) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kit.clusters.coordinator.coordinator import Coordinator
@@ -158,7 +160,19 @@ def test_a_dead_rank_is_laid_beside_its_partners() -> None:
         game.sight.operations[rank] = operation(rank, count=count)
     (sentence,) = verdicts(game.lost(0, "killed by SIGABRT"))
     assert "rank 0 calls all_reduce of 4 x float32" in sentence and "rank 1 calls all_reduce of 8 x float32" in sentence
-    assert "rank 0 died in all_reduce (line 6): killed by SIGABRT" in sentence
+    assert sentence.startswith("rank 0 died in all_reduce (line 6) or after it: killed by SIGABRT. rank 0 calls")
+
+
+def test_what_is_not_known_of_a_dead_rank_is_not_held_against_it() -> None:
+    game = Recording()
+    game.sight.operations[0] = replace(operation(0), regions=(), reduce=None)  # of a list no tensor is noted
+    for rank in (1, 2):
+        game.sight.operations[rank] = operation(rank, reduce="SUM")
+    (sentence,) = verdicts(game.lost(0, "killed by SIGKILL"))
+    assert sentence == (
+        "rank 0 died in all_reduce (line 6) or after it: killed by SIGKILL. "
+        "Run cluster.reset() to have all ranks again."
+    )
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["after a run", "before any"])
