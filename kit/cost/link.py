@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from statistics import median
 
 import numpy as np
@@ -33,10 +34,24 @@ class Fit(Link):
     formula: str  # the name in kit.cost.network
     error: float  # median of |formula - measured| / measured
     note: str = ""  # why a number is at its bound
+    latencies: tuple[float, float] | None = None  # s: where alpha lies, in nine of ten drawings of the repetitions
+    bandwidths: tuple[float, float] | None = None  # bytes per second: the same of 1/beta
 
     def __str__(self) -> str:
         more = f"; {self.note}" if self.note else ""
-        return f"{self.operation} on {self.ranks} ranks: {Link.__str__(self)}, typically {self.error:.0%} off{more}"
+        return f"{self.operation} on {self.ranks} ranks: {self.words}, typically {self.error:.0%} off{more}"
+
+    @property
+    def words(self) -> str:
+        """'α = 42 µs (31 to 60), 1/β = 0.9 GB/s (0.8 to 1.1)'; without the ranges where they are not known."""
+        if self.latencies is None or self.bandwidths is None or inf in self.bandwidths:
+            return Link.__str__(self)
+        low, high = (seconds * 1e6 for seconds in self.latencies)
+        slow, fast = (speed / 1e9 for speed in self.bandwidths)
+        return (
+            f"α = {self.latency * 1e6:.3g} µs ({low:.3g} to {high:.3g}), "
+            f"1/β = {self.bandwidth / 1e9:.3g} GB/s ({slow:.3g} to {fast:.3g})"
+        )
 
 
 def formula_of(operation: str) -> Algorithm:
@@ -85,6 +100,16 @@ def fit_link(
     off = [abs(1 - float(row @ (alpha, beta))) for row in columns]
     name = getattr(rule, "__name__", "formula")
     return Fit(alpha, 1 / beta if beta > 0 else float("inf"), operation, ranks, name, median(off), note)
+
+
+def with_ranges(fit: Fit, drawn: Sequence[Fit]) -> Fit:
+    """A fit with the ranges in which nine of ten others lie that were made from repetitions drawn anew."""
+
+    def middle(numbers: Sequence[float]) -> tuple[float, float]:
+        ordered = sorted(numbers)
+        return ordered[round(0.05 * (len(ordered) - 1))], ordered[round(0.95 * (len(ordered) - 1))]
+
+    return replace(fit, latencies=middle([f.latency for f in drawn]), bandwidths=middle([f.bandwidth for f in drawn]))
 
 
 def _not_negative(columns: npt.NDArray[np.float64]) -> tuple[float, float, str]:

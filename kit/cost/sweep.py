@@ -10,17 +10,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
 from kit import shown
 from kit.cost import network
-from kit.cost.link import Fit, Link, fit_link, formula_of
+from kit.cost.link import Fit, Link, fit_link, formula_of, with_ranges
 from kit.cost.network import Algorithm
 from kit.tables import html_table, text_table
 from kit.trace.text import size_text, speed_text, time_text
 
 VERSION = 1
+DRAWINGS = 100
 Pair = Link | tuple[float, float]  # latency in s, bandwidth in bytes per second
 _HEADS = ("operation", "size", "median", "fastest", "slowest", "algbw", "busbw")
 
@@ -86,13 +88,21 @@ class Sweep:
         return tuple(found)
 
     def fit(self, operation: str, formula: Algorithm | None = None) -> Fit:
-        """Latency and bandwidth by which the operation's formula comes closest to its median times.
+        """Latency and bandwidth by which the operation's formula comes closest to its median times, with the range of
+        each: how much they vary when the repetitions of every size are drawn anew (a bootstrap, of DRAWINGS).
 
-        See `kit.cost.link.fit`. Where the library runs another algorithm, hand its formula in
+        See `kit.cost.link.fit_link`. Where the library runs another algorithm, hand its formula in
         (`kit.cost.network.tree_all_reduce`, ...). Raises ValueError for an operation not measured at two sizes.
         """
-        rows = self.of(operation)
-        return fit_link(operation, self.ranks, [row.nbytes for row in rows], [row.seconds for row in rows], formula)
+        rows, chance = self.of(operation), Random(0)
+        drawn = [
+            self._fit(rows, [median(chance.choices(row.times, k=len(row.times))) for row in rows], formula)
+            for _ in range(DRAWINGS)
+        ]
+        return with_ranges(self._fit(rows, [row.seconds for row in rows], formula), drawn)
+
+    def _fit(self, rows: Sequence[Row], seconds: Sequence[float], formula: Algorithm | None) -> Fit:
+        return fit_link(rows[0].operation, self.ranks, [row.nbytes for row in rows], seconds, formula)
 
     def predict(
         self,
@@ -106,7 +116,9 @@ class Sweep:
 
         link: whose latency and bandwidth are used, a fit or (s, bytes per second); None takes this operation's own fit.
         """
-        latency, bandwidth = as_link(link if link is not None else self.fit(operation, formula))
+        rows = self.of(operation) if link is None else ()
+        own = self._fit(rows, [row.seconds for row in rows], formula) if link is None else link
+        latency, bandwidth = as_link(own)
         return (formula or formula_of(operation))(self.ranks if ranks is None else ranks, nbytes, latency, bandwidth)
 
     def plot(self, operations: str | Sequence[str] | None = None, link: Pair | None = None) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,8 @@ from torch import nn
 class GPTConfig:
     """The sizes of a GPT. Raises ValueError for sizes that do not fit together.
 
-    `bias`: biases in linear layers and norms; `tied`: one matrix embeds tokens and turns channels back into logits.
+    `bias`: biases in linear layers and norms; `tied`: one matrix embeds tokens and turns channels back into logits;
+    `gelu`: by its exact form, which is the quicker one on CPUs, or by the tanh formula that GPT-2 was trained with.
     """
 
     n_layer: int  # L
@@ -31,6 +32,7 @@ class GPTConfig:
     dropout: float = 0.0
     bias: bool = True
     tied: bool = True
+    gelu: Literal["exact", "tanh"] = "exact"
 
     def __post_init__(self) -> None:
         for name in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size"):
@@ -40,6 +42,8 @@ class GPTConfig:
             raise ValueError(f"{self.n_embd} channels do not divide by {self.n_head} heads: make n_embd a multiple")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}: choose at least 0 and less than 1")
+        if self.gelu not in ("exact", "tanh"):
+            raise ValueError(f"gelu is {self.gelu!r}: choose 'exact' or 'tanh'")
 
     @staticmethod
     def named(name: str, **changes: Any) -> GPTConfig:
@@ -49,7 +53,7 @@ class GPTConfig:
         return GPTConfig(**{**_NAMED[name], **changes})
 
 
-_GPT2: dict[str, Any] = {"block_size": 1024, "vocab_size": 50257}
+_GPT2: dict[str, Any] = {"block_size": 1024, "vocab_size": 50257, "gelu": "tanh"}
 _CHARACTERS: dict[str, Any] = {"vocab_size": 65, "bias": False}  # 65: the characters in Shakespeare
 
 # GPT-2: Radford and others (2019). wordplay: the character model of the ALCF talk 'Parallel Training Methods' (2024).
@@ -98,10 +102,11 @@ class MLP(nn.Module):
         super().__init__()
         self.up = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
         self.down = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+        self.approximate = "tanh" if config.gelu == "tanh" else "none"
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.gelu(self.up(x), approximate="tanh")               # (B, T, 4C)
+        x = F.gelu(self.up(x), approximate=self.approximate)     # (B, T, 4C)
         return self.dropout(self.down(x))                        # (B, T, C)
 
 

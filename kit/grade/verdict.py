@@ -190,7 +190,8 @@ def _picture(trace: Trace) -> str:
     from kit.plot.style import stylesheet
 
     drawing = messages_svg(trace, len(trace.positions) - 1)
-    return f'<style>{stylesheet()}</style><div style="{_SMALLER};overflow:hidden">{drawing}</div>'
+    caption = f'<div style="color:{_SOFT}">its last exchange; below, all that was sent</div>'
+    return f'<style>{stylesheet()}</style>{caption}<div style="{_SMALLER};overflow:hidden">{drawing}</div>'
 
 
 _SMALLER = "max-width:100%;--ls-label:11.2px"  # beside another a picture has nine tenths of its size: 10 px are left

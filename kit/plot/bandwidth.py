@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, log10
 
+from kit.cost.link import Fit
 from kit.cost.network import bus_bandwidth
 from kit.cost.sweep import Pair, Row, Sweep, as_link
 from kit.plot.figure import DASHED, SOLID, Axes, Axis, Column, Dash, Dots, Figure, Line, Mark, Segments, values
@@ -26,7 +27,8 @@ class Measured:
     rows: tuple[Row, ...]
     fit: Curve  # empty where sizes are too few
     predicted: Curve
-    fitted: str  # the fit in words, or why there is none
+    fitted: str  # the fit in few words, or why there is none
+    told: str  # the same with its ranges
 
 
 def bandwidth_figure(sweep: Sweep, operations: str | Sequence[str] | None = None, link: Pair | None = None) -> Figure:
@@ -60,12 +62,22 @@ def _measured(sweep: Sweep, name: str, link: Pair | None) -> Measured:
     rows = sweep.of(name)
     ends = rows[0].nbytes, rows[-1].nbytes
     fit: Curve = ()
-    fitted = "no fit: measured at one size only"
+    fitted = told = "no fit: measured at one size only"
     if ends[0] < ends[1]:
         found = sweep.fit(name)
         shown = "bandwidth does not show" if found.bandwidth == inf else speed_text(found.bandwidth)
         fit, fitted = _curve(sweep, name, found, ends), f"fit {time_text(found.latency)}, {shown}"
-    return Measured(name, rows, fit, () if link is None else _curve(sweep, name, link, ends), fitted)
+        told = _with_ranges(found) or fitted
+    return Measured(name, rows, fit, () if link is None else _curve(sweep, name, link, ends), fitted, told)
+
+
+def _with_ranges(fit: Fit) -> str:
+    if fit.latencies is None or fit.bandwidths is None or inf in fit.bandwidths:
+        return ""
+    alphas, speeds = (
+        " to ".join(map(text, ends)) for text, ends in ((time_text, fit.latencies), (speed_text, fit.bandwidths))
+    )
+    return f"fit {time_text(fit.latency)} ({alphas}), {speed_text(fit.bandwidth)} ({speeds})"
 
 
 def _curve(sweep: Sweep, name: str, link: Pair, ends: tuple[int, int]) -> Curve:
@@ -94,7 +106,7 @@ def _marks(one: Measured, drawn: Drawn) -> tuple[Mark, ...]:
     )
     return (
         *(_line(one, one.predicted, drawn, "muted", "predicted", DASHED)),
-        *(_line(one, one.fit, drawn, "communicate", one.fitted, SOLID)),
+        *(_line(one, one.fit, drawn, "communicate", one.told, SOLID)),
         Segments(sizes, fastest, sizes, slowest, "communicate", weak=True),
         Dots(sizes, medians, "communicate", [_told(row) for row in rows]),
     )
@@ -132,7 +144,7 @@ def _words(one: Measured, predicted: bool) -> str:
     words = f"{one.operation}: {size_text(first.nbytes)} in {time_text(first.seconds)}"
     if last is not first:
         words += f", {size_text(last.nbytes)} in {time_text(last.seconds)}"
-    words += f", busbw up to {speed_text(max(row.busbw for row in one.rows))}; {one.fitted}"
+    words += f", busbw up to {speed_text(max(row.busbw for row in one.rows))}; {one.told}"
     if predicted and one.predicted:
         ends = [row.seconds / point[1] for row, point in ((first, one.predicted[0]), (last, one.predicted[-1]))]
         words += f"; measured over predicted: {ends[0]:.2g} x"

@@ -6,6 +6,7 @@ than one buffer is held.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -56,7 +57,7 @@ def sweep(scheduler: RunScheduler, asked: SweepPlan) -> Sweep:
     wanted = _sizes(asked.sizes, world)
     _fits(cluster, world, max(wanted))
     plan = [(name, nbytes) for name in names for nbytes in wanted]
-    rows, notes, progress = [], [CONTAINS], Progress()
+    rows, notes, progress = [], [CONTAINS, *_shared(cluster.devices[:world])], Progress()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         for done, (name, nbytes) in enumerate(plan):
@@ -81,6 +82,17 @@ def sweep(scheduler: RunScheduler, asked: SweepPlan) -> Sweep:
         started=started,
         software=f"{cluster.found.build}, Python {platform.python_version()}",
         notes=tuple(notes),
+    )
+
+
+def _shared(devices: Sequence[str]) -> tuple[str, ...]:
+    """What more ranks than processors do to times."""
+    processors = len(os.sched_getaffinity(0))
+    if not 0 < processors < devices.count("cpu"):
+        return ()
+    return (
+        f"{len(devices)} ranks share {processors} processors: a call of a small size waits for its turn or does not, "
+        "so times are of two kinds, and their median can jump between them.",
     )
 
 

@@ -75,6 +75,17 @@ def test_fit_and_prediction() -> None:
     assert tree == pytest.approx(network.tree_all_reduce(4, 1e6, *LINK))
 
 
+def test_a_fit_says_how_far_its_repetitions_let_it_vary() -> None:
+    even = made().fit("send")
+    low, high = even.latencies
+    assert low <= even.latency <= high and high / low == pytest.approx(1.3 / 0.9, rel=0.2)
+    rows = tuple(replace(row, times=(row.times[0],) * 7) for row in made().rows)
+    sure = replace(made(), rows=rows).fit("send")
+    assert sure.latencies == pytest.approx((LINK[0],) * 2) and sure.bandwidths == pytest.approx((LINK[1],) * 2)
+    assert "α = 30 µs (30 to 30), 1/β = 2 GB/s (2 to 2)" in str(sure)
+    assert even == made().fit("send"), "the same repetitions tell the same"
+
+
 def test_what_was_not_measured_is_named() -> None:
     with pytest.raises(ValueError, match="'broadcast' was not measured; there is send, all_reduce"):
         made().fit("broadcast")

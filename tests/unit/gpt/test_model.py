@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log, sqrt
+from typing import Literal
 
 import pytest
 import torch
@@ -59,8 +61,11 @@ def test_changes_to_a_named_size() -> None:
     assert GPTConfig.named("cpu", vocab_size=103).n_embd == 128
 
 
-def test_logits_are_those_of_the_arithmetic_written_out(model: GPT) -> None:
-    """Without one call of the model's modules: attention with its T x T matrix, GELU by its tanh formula."""
+@pytest.mark.parametrize("gelu", ["exact", "tanh"])
+def test_logits_are_those_of_the_arithmetic_written_out(gelu: Literal["exact", "tanh"]) -> None:
+    """Without one call of the model's modules: attention with its T x T matrix, GELU by its two formulas."""
+    torch.manual_seed(1)
+    model = GPT(replace(SMALL, gelu=gelu))
     with torch.no_grad():  # move everything away from zeros and ones, so that each parameter counts
         for p in model.parameters():
             p.add_(torch.randn(p.shape) * 0.1)
@@ -85,7 +90,8 @@ def test_logits_are_those_of_the_arithmetic_written_out(model: GPT) -> None:
             heads.append(scores.softmax(-1) @ v)
         x = x + torch.cat(heads, -1) @ w[f"{layer}.attention.out.weight"].T + w[f"{layer}.attention.out.bias"]
         y = norm(x, f"{layer}.norm_2") @ w[f"{layer}.mlp.up.weight"].T + w[f"{layer}.mlp.up.bias"]
-        y = 0.5 * y * (1 + torch.tanh(sqrt(2 / torch.pi) * (y + 0.044715 * y**3)))
+        chance = torch.erf(y / sqrt(2)) if gelu == "exact" else torch.tanh(sqrt(2 / torch.pi) * (y + 0.044715 * y**3))
+        y = 0.5 * y * (1 + chance)
         x = x + y @ w[f"{layer}.mlp.down.weight"].T + w[f"{layer}.mlp.down.bias"]
     expected = norm(x, "norm") @ w["tokens.weight"].T
 

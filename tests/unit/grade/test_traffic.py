@@ -10,6 +10,7 @@ import pytest
 from kit.grade import cost, traffic
 from kit.grade.verdict import Sent, runs_page, runs_text, sent_by_rank
 from kit.plot.palette import text_on
+from tests.traces import example
 from tests.unit.grade.made import operation, run
 
 
@@ -158,3 +159,9 @@ def test_a_line_in_a_helper_names_it() -> None:
     helped = replace(made, trace=replace(made.trace, meta=replace(made.trace.meta, function="g")))
     assert "from line 3 in f:" in str(traffic.silent(helped))
     assert "from line 3:" in str(traffic.silent(made))
+
+
+def test_a_picture_beside_a_table_says_that_it_is_the_last_exchange() -> None:
+    caption = "its last exchange; below, all that was sent"
+    assert caption in runs_page([("target", example.ring(4))])
+    assert caption not in runs_page([("target", run(8).trace)]), "no picture, no caption"

@@ -71,7 +71,10 @@ def test_the_fit_of_exact_times_goes_through_every_dot() -> None:
 def test_words_say_what_the_picture_says() -> None:
     figure = bandwidth_figure(sweep(), ["send", "all_reduce"], (5e-5, 2e9))
     send, reduce, told = figure.words.splitlines()
-    assert "send: 1.2 kB in 51.2 µs, 12 MB in 12 ms" in send and "fit 50 µs, 1 GB/s" in send
+    assert (
+        "send: 1.2 kB in 51.2 µs, 12 MB in 12 ms" in send
+        and "fit 50 µs (38.7 µs to 100 µs), 1 GB/s (500 MB/s to 1.31 GB/s)" in send
+    )
     assert "2 x at the largest" in reduce and "predicted with α = 50 µs, 1/β = 2 GB/s" in told
     assert "dashed: predicted" in figure.note and figure.said == ("Predicted with α = 50 µs, 1/β = 2 GB/s.",)
     assert "predicted" not in bandwidth_figure(sweep()).words

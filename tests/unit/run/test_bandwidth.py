@@ -49,6 +49,18 @@ def test_every_operation_over_every_size(ranks: Ranks) -> None:
     assert sweep.notes.count("slow links") == 1  # what the runs say of themselves is kept, once
 
 
+@pytest.mark.parametrize(("processors", "device", "said"), [(2, "cpu", True), (4, "cpu", False), (2, "cuda:0", False)])
+def test_it_says_what_too_few_processors_do_to_times(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, processors: int, device: str, said: bool
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
+    there = scheduler(
+        4, () if device == "cpu" else ((device, "a GPU", 10**12),), device, "gloo" if device == "cpu" else "nccl"
+    )
+    sweep = bandwidth.sweep(there, SweepPlan("send", 240))
+    assert any(note.startswith("4 ranks share 2 processors") for note in sweep.notes) is said
+
+
 @pytest.mark.parametrize(("world", "expected"), [(2, [8, 104, 1000]), (3, [12, 108, 1008])])
 def test_sizes_are_rounded_up_to_what_ranks_can_share_and_asked_once(ranks: Ranks, world: int, expected: list) -> None:
     bandwidth.sweep(scheduler(world), SweepPlan("all_gather", sizes=[1, 4, 100, 1000]))
