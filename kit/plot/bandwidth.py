@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, log10
+from typing import TYPE_CHECKING
 
-from kit.cost.link import Fit
 from kit.cost.network import bus_bandwidth
 from kit.cost.sweep import Pair, Row, Sweep, as_link
 from kit.plot.figure import DASHED, SOLID, Axes, Axis, Column, Dash, Dots, Figure, Line, Mark, Segments, values
 from kit.trace.text import size_text, speed_text, time_text
+
+if TYPE_CHECKING:
+    from kit.cost.link import Fit
 
 Point = tuple[float, float]
 Curve = tuple[Point, ...]  # (bytes, seconds)
