@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ class Progress:
         if self._in_notebook:
             self._show_in_notebook(text)
         elif self._stream.isatty():
+            text = text if end else text[: shutil.get_terminal_size().columns - 1]  # a second line stays for ever
             self._stream.write("\r" + text.ljust(self._width) + end)
             self._stream.flush()
             self._width = len(text)

@@ -34,6 +34,7 @@ from kit.protocol.messages import (
     ReportPlease,
     Task,
     ToRank,
+    WherePlease,
 )
 from kit.protocol.wire import Channel
 
@@ -111,6 +112,8 @@ class Rank:
                 run.abort(order.reason)
             case ReportPlease() if isinstance(run, RecordRun):
                 run.report()
+            case WherePlease() if isinstance(run, RecordRun):
+                run.tell_where()
             case Go() if isinstance(run, StepRun):
                 run.go(order)
             case Launch() if isinstance(run, StepRun):

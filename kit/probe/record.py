@@ -19,7 +19,7 @@ from kit.probe.ledger import Entry, wait_began
 from kit.probe.operations import OperationCall
 from kit.probe.run import Run, making_of_group
 from kit.probe.torch_private import at_end_of_backward, backward_number
-from kit.protocol.messages import Operations, Report
+from kit.protocol.messages import Operations, Report, Where
 
 PATIENCE = 0.5  # s in one wait before the coordinator is asked whether it can end
 REPEAT = 0.5  # s between two such questions
@@ -138,6 +138,11 @@ class RecordRun(Run):
     def report(self) -> None:
         """Tells the coordinator, which asks, every operation issued so far and the one that is waited for."""
         self._report(self.long_wait(time.monotonic(), STANDS), answer=True)
+
+    def tell_where(self) -> None:
+        waiting = self.long_wait(time.monotonic(), STANDS)
+        fact = None if waiting is None else waiting.fact()
+        self.send(Where(self.id, self.rank, self.ledger.place(), fact, self._standstill.seconds()))
 
     def _report(self, waiting: Entry | None, answer: bool) -> None:
         index = waiting.index if waiting else None

@@ -104,6 +104,13 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Ask the ranks of a recorded run where they are, and say so."""
+
+    run: int
+
+
+@dataclass(frozen=True)
 class Abort:
     """All ranks are to leave the run."""
 
@@ -149,6 +156,13 @@ class Refuse:
 @dataclass(frozen=True)
 class ReportPlease:
     """Another rank has been waiting for long: say what you have issued."""
+
+    run: int
+
+
+@dataclass(frozen=True)
+class WherePlease:
+    """A person wants to know where the ranks are."""
 
     run: int
 
@@ -251,6 +265,17 @@ class Report:
     waiting: int | None  # index of the operation it waits in
     place: Place | None
     answer: bool  # it was asked
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a recorded function is, which was asked."""
+
+    run: int
+    rank: int
+    place: Place | None
+    waiting: Operation | None  # what it waits in
+    still: float  # s for which it has neither computed nor moved
 
 
 @dataclass(frozen=True)
@@ -385,6 +410,14 @@ class Changed:
 
 
 @dataclass(frozen=True)
+class Looked:
+    """Where the ranks of a recorded run are."""
+
+    run: int
+    states: tuple[RankState, ...]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """A recorded run cannot be completed."""
 
@@ -396,15 +429,15 @@ class Verdict:
 
 # -- who hears what
 
-RunOrder = Move | Abort
-RunNews = AtStop | Posted | Waits | Operated | Operations | Report | Unloaded | Ended
+RunOrder = Move | Look | Abort
+RunNews = AtStop | Posted | Waits | Operated | Operations | Report | Where | Unloaded | Ended
 ProcessNews = RankLost | RankSuspended | RankResumed
 
 ToCoordinator = Run | RunOrder | RunNews | ProcessNews
 ToHost = Reset | ForkThreads | Shutdown | Run | RunOrder
-ToRank = Begin | Go | Launch | Refuse | ReportPlease | Leave
+ToRank = Begin | Go | Launch | Refuse | ReportPlease | WherePlease | Leave
 FromRank = Ready | Registered | Loads | RunNews
-FromCoordinator = RunNews | Settled | Changed | Verdict
+FromCoordinator = RunNews | Settled | Changed | Looked | Verdict
 ToKernel = (
     HostUp
     | Found

@@ -45,7 +45,7 @@ class LiveRunner(Cluster, Runner):
             return ThreadRunner(self, options.world(self.size), options.patience).run(call, options, quiet)
         account = options.variables() if options.memory else None
         with options.link.of(self) if options.link else nullcontext():
-            return run(self.ensure_running().scheduler, call, options.ranks, not quiet, account)
+            return run(self.ensure_running().scheduler, call, options.ranks, not quiet, account, options.limit)
 
     def sweep(self, plan: SweepPlan) -> Sweep:
         from kit.run.bandwidth import sweep

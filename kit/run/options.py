@@ -22,6 +22,8 @@ class Options(RunOptions):
     threads: ranks are threads of one process, a fork of the cluster's, on the CPU. One works at a time, until it waits
     for others, so values, messages and bytes are those of so many processes; times are not, and the trace says so.
     patience: seconds that one such thread may work without talking to another before the run is given up.
+    limit: seconds after which a recorded run is given up, with a sentence that says who still runs and who waits. None:
+    never; who runs and who waits is shown while it lasts, and Ctrl-C ends it.
     memory: every rank accounts for what it holds, by kind: parameters, gradients, optimizer state, activations,
     communication buffers, other. Times are longer than without. Kinds are found by what is done with a storage; an
     object with a method `tensors_held()`, which gives a dict of kind -> tensors, says its own.
@@ -35,11 +37,11 @@ class Options(RunOptions):
     cluster: Runner | None = None
 
     def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Steppable:
-        """Steps `function(*args, **kwargs)`: see `kit.step`. ValueError for ranks, threads and memory."""
-        if self.ranks is not None or self.threads or self.memory:
+        """Steps `function(*args, **kwargs)`: see `kit.step`. ValueError for ranks, threads, memory and limit."""
+        if self.ranks is not None or self.threads or self.memory or self.limit is not None:
             raise ValueError(
-                "ranks, threads and memory are options of a record: kit.options(...).record(fn); a session steps all "
-                "ranks of its cluster"
+                "ranks, threads, memory and limit are options of a record: kit.options(...).record(fn); a session "
+                "steps all ranks of its cluster"
             )
         return self._runner().open_session(Call(function, args, kwargs), self)
 

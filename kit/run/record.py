@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kit.probe import shipping
-from kit.protocol.messages import AllReady, AtStop, ControllerLost, HostLost, ToKernel, Unloaded, Verdict
+from kit.protocol.messages import AllReady, AtStop, ControllerLost, HostLost, Look, Looked, ToKernel, Unloaded, Verdict
 from kit.run.call import Call, describe
 from kit.run.errors import RankError, what_went_wrong, with_traceback
+from kit.run.patience import Patience
 from kit.run.recorder import Recorder
 from kit.run.results import Recording
 from kit.trace.facts import Position, RankState
@@ -28,7 +29,9 @@ LAST_WORDS = 0.5  # s after a verdict in which ranks may still end by themselves
 class _AtFullSpeed:
     """Collects one recorded run until every rank has ended or the host agent has a verdict."""
 
-    def __init__(self, scheduler: RunScheduler, call: Call, world: int, account: Accounting | None) -> None:
+    def __init__(
+        self, scheduler: RunScheduler, call: Call, world: int, account: Accounting | None, limit: float | None
+    ) -> None:
         package = shipping.pack(*call, world)
         meta = describe(scheduler.cluster, package, call, world, scheduler.throttle)
         self.recorder = Recorder(package, "record", meta)
@@ -43,6 +46,7 @@ class _AtFullSpeed:
         self.scheduler = scheduler
         patience = int(PATIENCE * 1e9)
         self.number = scheduler.begin(package, "record", world, self._hear, patience=patience, account=account)
+        self.patience = Patience(lambda: scheduler.send(Look(self.number)), limit)
 
     def wait(self) -> None:
         """Until it is over. A Ctrl-C ends the run on the ranks and is raised again."""
@@ -50,6 +54,7 @@ class _AtFullSpeed:
             with self.news:
                 while not self._over():
                     self.news.wait(0.2)
+                    self.patience.spend()
                 if self.verdict is not None:
                     died = self.verdict.last is not None  # it ends no more, and what the others did of it counts
                     limit = 4 * LAST_WORDS if died else LAST_WORDS
@@ -57,13 +62,15 @@ class _AtFullSpeed:
         except KeyboardInterrupt:
             self.scheduler.broke("the run was interrupted")
             raise
-        if self.verdict is not None or self.lost is not None:
+        finally:
+            self.patience.over(well=len(self.states) == self.world)
+        if self.verdict is not None or self.lost is not None or self.patience.sentence is not None:
             self.scheduler.broke("the run before could not be completed")
         else:
             self.scheduler.wait_until_left(self.number, 1.0)
 
     def position(self) -> Position:
-        known = {s.rank: s for s in self.verdict.states} if self.verdict else {}
+        known = {s.rank: s for s in (self.verdict.states if self.verdict else self.patience.states)}
         states = tuple(
             self.states.get(r) or known.get(r) or RankState(r, "dead", detail=self.lost or "")
             for r in range(self.world)
@@ -72,13 +79,14 @@ class _AtFullSpeed:
 
     def _sentence(self) -> str | None:
         if self.verdict is None:
-            return self.lost
+            return self.lost or self.patience.sentence
         sentence, last = self.verdict.sentence, self.verdict.last
         beside = disagreement(self.recorder.parts(last)) if last is not None else None
         return sentence if beside is None or beside in sentence else f"{sentence} {beside}"
 
     def _over(self) -> bool:
-        return self.verdict is not None or self.lost is not None or len(self.states) == self.world
+        over = self.verdict is not None or self.lost is not None or len(self.states) == self.world
+        return over or self.patience.sentence is not None
 
     def _hear(self, message: ToKernel | Replaced) -> None:
         with self.news:
@@ -91,6 +99,8 @@ class _AtFullSpeed:
                     self.lost = "the ranks were reset"
                 case Verdict():
                     self.verdict = self.verdict or message
+                case Looked():
+                    self.patience.told(message.states)
                 case Unloaded(rank=rank, error=error):
                     self.states[rank] = RankState(rank, "failed", error=error)
                 case AtStop(rank=rank, stop=stop, error=error):
@@ -112,20 +122,22 @@ def run(
     world: int | None = None,
     show_output: bool = True,
     account: Accounting | None = None,
+    limit: float | None = None,
 ) -> Recording:
     """Runs a function on the first `world` ranks. RankError when they fail, hang or disagree.
 
-    account: for a kind of memory the variables that hold it; the ranks then account for memory.
+    account: for a kind of memory the variables that hold it; the ranks then account for memory. limit: s after which
+    the run is given up; None: never.
     """
     size = scheduler.size
     if world is not None and (not isinstance(world, int) or not 1 <= world <= size):
         raise ValueError(f"this cluster has {size} ranks: give a number from 1 to {size}, not {world!r}")
-    going = _AtFullSpeed(scheduler, call, size if world is None else world, account)
+    going = _AtFullSpeed(scheduler, call, size if world is None else world, account, limit)
     going.wait()
     try:
         return conclude(going.recorder, going.position(), going.results, call, show_output)
     except RankError as error:
-        if error.trace.mismatches():
+        if len(going.states) == going.world and error.trace.mismatches():
             scheduler.broke("the run before left operations open")
         raise
 

@@ -29,6 +29,7 @@ class RunOptions:
     ranks: int | None = None
     threads: bool = False
     patience: float = 60.0
+    limit: float | None = None
     memory: bool = False
     kinds: Mapping[str, str | Sequence[str]] | None = None
     link: SlowLinks | None = None
@@ -45,6 +46,10 @@ class RunOptions:
             )
         if not isinstance(self.patience, int | float) or not self.patience > 0:
             raise ValueError(f"patience is a time in seconds, more than 0, not {self.patience!r}")
+        if self.limit is not None and not (isinstance(self.limit, int | float) and self.limit > 0):
+            raise ValueError(f"limit is a time in seconds, more than 0, or None for no limit, not {self.limit!r}")
+        if self.threads and self.limit is not None:
+            raise ValueError("ranks that are threads have patience in the place of a limit: kit.options(patience=60)")
         if self.threads and (self.memory or self.link):
             raise ValueError("threads share one memory and have no links: leave out threads, or memory and link")
 

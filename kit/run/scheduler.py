@@ -15,6 +15,7 @@ from kit.protocol.messages import (
     ControllerLost,
     Ended,
     HostLost,
+    Look,
     Move,
     RankLost,
     Run,
@@ -126,7 +127,7 @@ class RunScheduler:
         self._world, self._clean = (generation, size), True
         return None if usable else str(self.cluster.folder / f"world-{generation}-{next(self._worlds)}")
 
-    def send(self, order: Move) -> None:
+    def send(self, order: Move | Look) -> None:
         self.cluster.connection.send(order)
 
     def broke(self, why: str) -> None:

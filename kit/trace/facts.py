@@ -238,7 +238,7 @@ class RankState:
     detail: str = ""  # 'killed by SIGKILL', 'stopped by SIGSTOP'
 
     def __str__(self) -> str:
-        waited = (duration(self._elapsed),) if self.phase == "waiting" and self._elapsed else ()
+        waited = (duration(self.elapsed),) if self.phase == "waiting" and self.elapsed else ()
         return " · ".join((f"rank {self.rank} {self.clause}", *self.details, *waited))
 
     @property
@@ -251,9 +251,9 @@ class RankState:
             case "paused":
                 return f"paused before {line}" if line else "has not begun"
             case "waiting":
-                return f"waits in {self._awaited}"
+                return f"waits in {self.awaited}"
             case "running":
-                began = f"runs since {duration(self._elapsed)}" if self.since is not None else "runs"
+                began = f"runs since {duration(self.elapsed)}" if self.since is not None else "runs"
                 return f"{began}, last seen at {line}" if line else began
             case "failed":
                 where = f"failed at {line}" if line else "failed"
@@ -274,6 +274,8 @@ class RankState:
         """
         if self.phase == "waiting":
             return (self.place.words(),) if self.place else ()
+        if self.phase == "running" and self.detail:
+            return (self.detail,)
         if self.phase == "paused" and self.operation:
             return (f"about to call {self.operation}",)
         return ()
@@ -284,7 +286,7 @@ class RankState:
             how = f"{'are' if several else 'is'} {'held' if self.held else 'paused'}"
             return f"{how} before {self.place.words()}" if self.place else how
         if self.phase == "waiting":
-            return f"{'wait' if several else 'waits'} in {self._awaited}"
+            return f"{'wait' if several else 'waits'} in {self.awaited}"
         if self.phase == "running":
             return f"still {'run' if several else 'runs'}"
         if self.phase == "stopped":
@@ -292,11 +294,11 @@ class RankState:
         return ENDED[self.phase]
 
     @property
-    def _awaited(self) -> str:
+    def awaited(self) -> str:
         return awaited(self.operation or "an operation", self.waiting_for)
 
     @property
-    def _elapsed(self) -> int:
+    def elapsed(self) -> int:
         return 0 if self.since is None or self.now is None else max(0, self.now - self.since)
 
 

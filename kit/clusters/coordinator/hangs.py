@@ -39,12 +39,18 @@ class HangDetector:
         self.hear(rank, operations, None)
         self._complete.add(rank)
 
+    def goes_on(self, rank: int) -> None:
+        """It waits no more."""
+        self._waits.pop(rank, None)
+
     def is_held(self, rank: int) -> bool:
         """Whether a rank waits in what others have not come to, or cannot end; any other may be going on already."""
         return rank in self._waits and (bool(self.missing(rank)) or self._clash(rank) is not None)
 
     def missing(self, rank: int) -> tuple[int, ...]:
-        """Who has not issued their part of what `rank` waits in."""
+        """Who has not issued their part of what `rank` waits in, as far as it has told."""
+        if rank not in self._waits:
+            return ()
         operation = self._waited(rank)
         if operation.peer == ANY:
             others = (r for r in operation.ranks if r != rank)

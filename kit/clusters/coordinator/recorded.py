@@ -14,6 +14,8 @@ from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
 from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
     AtStop,
+    Look,
+    Looked,
     Operations,
     ProcessNews,
     RankLost,
@@ -25,8 +27,16 @@ from kit.protocol.messages import (
     RunOrder,
     Unloaded,
     Verdict,
+    Where,
+    WherePlease,
 )
-from kit.trace.facts import Operation
+from kit.trace.facts import Operation, Place
+from kit.trace.text import listed
+
+ANSWERS = 300_000_000  # ns that ranks have to say where they are
+STANDING = 1.0  # s after which a rank that does not move is said to stand still
+STILL = "it stands still, and in no operation: it sleeps, or waits for a thread, a lock or a file"
+SILENT = "it does not answer, as in a long call of C"
 
 
 class RecordedRun(CoordinatedRun):
@@ -36,6 +46,9 @@ class RecordedRun(CoordinatedRun):
         self._patience = order.patience
         self._judged_by: int | None = None  # when others have been waited for long enough
         self._concluded = False
+        self._root = order.task.root_file
+        self._asked: set[int] = set()  # ranks that have not said yet where they are
+        self._told_by: int | None = None  # when it is said without them
         for rank, status in enumerate(ranks):
             if status.gone or status.suspended:  # nothing else would come of that rank
                 self._conclude((died if status.gone else held_up)(rank, status.detail), now)
@@ -43,11 +56,13 @@ class RecordedRun(CoordinatedRun):
 
     @property
     def deadline(self) -> int | None:
-        return self._judged_by
+        return min(filter(None, (self._judged_by, self._told_by)), default=None)
 
     def tick(self, now: int) -> None:
         if self._judged_by is not None and now >= self._judged_by:
             self._judge(now)
+        if self._told_by is not None and now >= self._told_by:
+            self._tell_where(now)
 
     def hear(self, message: RunOrder | RunNews, now: int) -> None:
         match message:
@@ -55,6 +70,10 @@ class RecordedRun(CoordinatedRun):
                 self._ended(message)
             case Report():
                 self._report(message)
+            case Look():
+                self._look(now)
+            case Where():
+                self._where(message, now)
             case _:
                 super().hear(message, now)
         if isinstance(message, AtStop | Report | Unloaded):
@@ -67,6 +86,9 @@ class RecordedRun(CoordinatedRun):
                 self._conclude(died(news.rank, news.detail, last), now, last[news.rank])
             case RankSuspended():
                 self._conclude(held_up(news.rank, news.detail), now)
+
+    def last_line(self, rank: int) -> int:
+        return 0  # a black box has the line of the last operation: see `_tell_where`
 
     def missing(self, rank: int) -> tuple[int, ...]:
         return self._hangs.missing(rank)
@@ -94,6 +116,38 @@ class RecordedRun(CoordinatedRun):
             for rank in self._undecided():
                 self._out.to_rank(rank, ReportPlease(self.id))
 
+    def _look(self, now: int) -> None:
+        self._asked = {rank for rank, status in enumerate(self._ranks) if status.under_way}
+        self._told_by = now + ANSWERS
+        for rank in sorted(self._asked):
+            self._out.to_rank(rank, WherePlease(self.id))
+
+    def _where(self, news: Where, now: int) -> None:
+        status = self._ranks[news.rank]
+        self._asked.discard(news.rank)
+        if not status.under_way:
+            return
+        if news.waiting is not None:
+            status.wait_in(news.waiting.words, news.waiting.issued, news.place or status.place)
+        else:
+            self._hangs.goes_on(news.rank)
+            if status.phase == "waiting":
+                status.enter("running", now)
+            status.operation, status.place = None, news.place or status.place
+        status.remark = STILL if news.still > STANDING else ""
+        if not self._asked and self._told_by is not None:
+            self._tell_where(now)
+
+    def _tell_where(self, now: int) -> None:
+        """Of a rank that did not answer, what its black box has."""
+        self._told_by = None
+        for rank in self._asked:
+            status, line = self._ranks[rank], self._sight.last_line(rank)
+            if status.phase == "running":
+                status.remark = SILENT
+                status.place = Place(self._root, line, "") if line else status.place
+        self._out.to_kernel(Looked(self.id, self.states(now)))
+
     def _undecided(self) -> list[int]:
         """Who may still come to what others wait in."""
         return [r for r, status in enumerate(self._ranks) if status.under_way and not self._hangs.is_held(r)]
@@ -107,8 +161,12 @@ class RecordedRun(CoordinatedRun):
             return
         if self._judged_by is None:
             self._judged_by = now + self._patience
-        if now >= self._judged_by or not self._undecided():
+        undecided = self._undecided()
+        if not undecided:
             self._conclude(sentence, now)
+        elif now >= self._judged_by:
+            who = f"{listed(undecided)} still {'runs' if len(undecided) == 1 else 'run'}"
+            self._conclude(f"{sentence} {who[0].upper()}{who[1:]}.", now)
 
     def _conclude(self, sentence: str, now: int, last: Operation | None = None) -> None:
         self._judged_by, self._concluded = None, True

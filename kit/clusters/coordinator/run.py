@@ -100,6 +100,10 @@ class CoordinatedRun(ABC):
     def missing(self, rank: int) -> tuple[int, ...]:
         """Whom a waiting rank waits for."""
 
+    def last_line(self, rank: int) -> int:
+        """The last line that a running rank was seen at; 0 when it has said itself where it is."""
+        return self._sight.last_line(rank)
+
     @property
     def deadline(self) -> int | None:
         """When `tick` has something to decide."""
@@ -114,7 +118,7 @@ class CoordinatedRun(ABC):
             status.state(
                 rank,
                 now,
-                self._sight.last_line(rank) if status.phase == "running" else 0,
+                self.last_line(rank) if status.phase == "running" else 0,
                 self.missing(rank) if status.phase == "waiting" else (),
             )
             for rank, status in enumerate(self._ranks)

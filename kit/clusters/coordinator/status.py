@@ -21,6 +21,7 @@ class RankStatus:
     operations: int = 0
     stop: int = -1
     error: Failure | None = None
+    remark: str = ""  # of how it runs
 
     def anew(self) -> RankStatus:
         """The same process, before any run."""
@@ -65,5 +66,5 @@ class RankStatus:
             error=self.error,
             stop=self.stop,
             operations=self.operations,
-            detail=self.detail,
+            detail=self.detail or (self.remark if self.phase == "running" else ""),
         )

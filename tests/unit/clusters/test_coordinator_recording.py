@@ -10,6 +10,8 @@ from kit.clusters.coordinator.coordinator import Coordinator
 from kit.clusters.coordinator.run import Delivery, ForKernel, ForRank
 from kit.protocol.messages import (
     AtStop,
+    Look,
+    Looked,
     Operations,
     RankLost,
     RankResumed,
@@ -18,8 +20,10 @@ from kit.protocol.messages import (
     ReportPlease,
     Run,
     Verdict,
+    Where,
+    WherePlease,
 )
-from kit.trace.facts import Memory, Operation, Stop
+from kit.trace.facts import Memory, Operation, RankState, Stop
 from tests.unit.clusters.test_coordinator import NOW, Seen, at, operation, task
 
 PATIENCE = 50
@@ -84,7 +88,7 @@ def test_a_rank_that_cannot_answer_does_not_hold_the_verdict_for_ever() -> None:
     game.report(0, operation(0), waiting=0)
     assert verdicts(game.report(0, operation(0), waiting=0, now=NOW + PATIENCE - 1)) == []
     assert verdicts(game.loses_patience()) == [
-        "Deadlock: rank 0 waits in all_reduce (line 6); rank 1 finished without it."
+        "Deadlock: rank 0 waits in all_reduce (line 6); rank 1 finished without it. Rank 2 still runs."
     ]
     assert game.coordinator.next_deadline is None
 
@@ -106,7 +110,36 @@ def test_a_disagreement_is_said_without_a_rank_that_takes_its_time() -> None:
     game.report(0, operation(0), waiting=0)
     game.report(2, operation(2, name="broadcast"), waiting=0, answer=True)
     (early,) = verdicts(game.loses_patience())
-    assert "rank 0 calls all_reduce" in early and "rank 1" not in early
+    assert "rank 0 calls all_reduce" in early and early.endswith(" in the same order. Rank 1 still runs.")
+
+
+def test_a_look_tells_where_all_ranks_are() -> None:
+    game = Recording()
+    game.sight.lines[2] = 9
+    out = game.coordinator.hear(Look(1), NOW)
+    assert [(d.rank, d.message) for d in out if isinstance(d, ForRank)] == [(rank, WherePlease(1)) for rank in range(3)]
+    assert looked(game.coordinator.hear(Where(1, 0, at(6), operation(0), 2.0), NOW)) is None
+    assert looked(game.coordinator.hear(Where(1, 1, at(4), None, 2.0), NOW)) is None
+    deadline = game.coordinator.next_deadline
+    assert deadline is not None
+    states = looked(game.coordinator.tick(deadline))
+    assert states is not None
+    waiting, still, silent = states
+    assert (waiting.phase, waiting.operation, waiting.place) == ("waiting", "all_reduce", at(6))
+    assert (still.phase, still.place, still.detail[:15]) == ("running", at(4), "it stands still")
+    assert silent.place is not None
+    assert (silent.phase, silent.place.line, silent.detail[:18]) == ("running", 9, "it does not answer")
+    assert game.coordinator.next_deadline is None, "it is said once"
+    game.coordinator.hear(Look(1), NOW)
+    for rank in range(2):
+        assert looked(game.coordinator.hear(Where(1, rank, at(7), None, 0.0), NOW)) is None
+    states = looked(game.coordinator.hear(Where(1, 2, at(7), None, 0.0), NOW))
+    assert states is not None and [(s.phase, s.detail) for s in states] == [("running", "")] * 3
+
+
+def looked(deliveries: list[Delivery]) -> tuple[RankState, ...] | None:
+    told = [delivery.message for delivery in deliveries if isinstance(delivery, ForKernel)]
+    return next((message.states for message in told if isinstance(message, Looked)), None)
 
 
 def test_a_rank_seen_in_a_wait_that_may_be_over_is_asked_again_and_waited_for() -> None:
