@@ -38,7 +38,8 @@ def script(
     It holds the source of fn and of all it uses from notebooks, the learner's modules, references, imports for
     the rest, and the arguments: written out where small, random of the same shape where not (a comment says so).
     Arguments of `kit.per_rank` become a list by rank, so the script insists on `world` ranks; without them any number
-    will do.
+    will do. A function without arguments that begins and ends its own process group is the script: nothing is put
+    around it, and torchrun starts it.
 
     Raises ValueError for what has no text: a function without source, an object nobody can write down, code that uses
     Lockstep itself.
@@ -53,8 +54,12 @@ def script(
     definitions = list(sources.blocks.values())
     fixed = any(isinstance(value, PerRank) for value in (*args, *(kwargs or {}).values()))
     own_group = any("init_process_group" in text for text in definitions)
+    if own_group and not arguments:
+        head = f'"""torchrun --standalone --nproc-per-node={world} {file}"""'
+        return _spaced([head, _imports(sources), *definitions, f'if __name__ == "__main__":\n    {fn.__name__}()'])
 
-    parts = [_head(fn, world, file, fixed), _imports(sources), _LAUNCHED.format(**ours)]
+    needed = f"from __future__ import annotations\n\n{_imports(sources, 'import os')}"
+    parts = [_head(fn, world, file, fixed), needed, _LAUNCHED.format(**ours)]
     parts.append("{RANK}, {WORLD}, {DEVICE}, {BACKEND} = {launched}()".format(**ours))
     if sources.runs_code:
         parts.append("torch.manual_seed(0)  # what is made below is the same on every rank")
@@ -143,11 +148,11 @@ On several hosts set MASTER_ADDR to the name of the first one (torchrun does it 
 """'''
 
 
-def _imports(sources: Sources) -> str:
-    lines = sorted({"import os", *sources.imports.values()}, key=lambda line: (line.startswith("from "), line))
+def _imports(sources: Sources, *more: str) -> str:
+    lines = sorted({*more, *sources.imports.values()}, key=lambda line: (line.startswith("from "), line))
     standard = [line for line in lines if line.split()[1].split(".")[0] in sys.stdlib_module_names]
     others = [line for line in lines if line not in standard]
-    return "\n".join(["from __future__ import annotations", "", *standard, "", *others])
+    return "\n".join([*standard, "", *others])
 
 
 _LAUNCHED = '''def {launched}():

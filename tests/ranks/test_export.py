@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import linecache
+import inspect
 import os
 import subprocess
 import sys
@@ -93,11 +94,13 @@ def everything(x: torch.Tensor, settings: Settings, model: nn.Module, *, note: s
     ]
 
 
-def lecture(rank: int = 0) -> int:
+def lecture(first: int = 1) -> int:
     """As scripts of lectures do: its own group, begun and ended."""
     dist.init_process_group("gloo")
-    x = torch.tensor(dist.get_rank() + 1)
+    x = torch.tensor(dist.get_rank() + first)
     dist.all_reduce(x)
+    if dist.get_rank() == 0:
+        print("the sum is", int(x))
     dist.destroy_process_group()
     return int(x)
 
@@ -172,9 +175,17 @@ def test_names_that_our_rooms_lend_each_other_are_defined_once(tmp_path: Path) -
 
 
 def test_code_with_a_group_of_its_own_keeps_it(tmp_path: Path) -> None:
-    text = script(lecture, world=2)
+    text = script(lecture, (2,), world=2)
     assert text.count("init_process_group(") == 1 and text.count("destroy_process_group(") == 1
-    assert forked(text, tmp_path).strip().endswith("rank 0 has 3")
+    assert forked(text, tmp_path).splitlines() == ["the sum is 5", "lecture on 2 ranks (gloo, cpu); rank 0 has 5"]
+
+
+def test_code_with_a_group_of_its_own_and_no_arguments_is_the_script(tmp_path: Path) -> None:
+    text = script(lecture, world=2, file="sum.py")
+    body = inspect.getsource(lecture).strip()
+    head = '"""torchrun --standalone --nproc-per-node=2 sum.py"""\n\nimport torch\nimport torch.distributed as dist\n'
+    assert text == f'{head}\n\n{body}\n\n\nif __name__ == "__main__":\n    lecture()\n'
+    assert forked(text, tmp_path).strip() == "the sum is 3"
 
 
 def test_large_tensors_are_drawn_alike_or_by_rank(tmp_path: Path) -> None:
