@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import linecache
 import inspect
+import linecache
 import os
 import subprocess
 import sys
