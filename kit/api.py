@@ -43,7 +43,7 @@ def cluster(
     port: MASTER_PORT of the ranks, for code that wants one; a free one unless said.
     folder: where the private run folder is made. engines: how the ranks are started, 'local'.
     idle_minutes: the cluster stops itself after so long without a run; the next use starts it again. None: never.
-    replay: a lab, '01_collectives'. Where this machine cannot give a cluster, its recordings answer the lab's calls,
+    replay: a lab, '01a_collectives'. Where this machine cannot give a cluster, its recordings answer the lab's calls,
     and say so. Left out, the reason is raised.
 
     Raises ValueError, with what to do in its text, for what cannot be had, and for joining with other wishes than the

@@ -4,6 +4,7 @@
     discovery, answers                       which labs there are; their solutions, and the learner's functions
     checker, values, traffic, cost, diagnose one check, and the rules it is made of
     inputs, words                            what exercises share
+    question                                 what a question is answered with, beside its topic
     verdict, hints, predict                  what a learner reads
     notebooks, run, marks, report            whole notebooks without a browser: `lockstep check`
     lab_recordings                           their recordings: `lockstep record`
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # what a lab's author imports
     from kit.grade.exercise import Exercise as Exercise
     from kit.grade.exercise import Mistake as Mistake
     from kit.grade.exercise import Run as Run
+    from kit.grade.question import Answer as Answer
     from kit.grade.verdict import Verdict as Verdict
 
 if not TYPE_CHECKING:

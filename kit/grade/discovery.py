@@ -19,7 +19,7 @@ from kit import resources
 
 if TYPE_CHECKING:
     from kit.grade.exercise import Exercise
-    from kit.grade.predict import Answer
+    from kit.grade.question import Answer
 
 
 @dataclass(frozen=True)

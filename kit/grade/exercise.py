@@ -96,7 +96,7 @@ class Exercise:
     """One exercise, ready to be checked."""
 
     id: str
-    lab: str  # '01_collectives'
+    lab: str  # '01a_collectives'
     function: str  # the name of the function in the lab's solutions
     size: str  # what Case.size is called in the docstring: 'C'
     cases: Callable[[int, Random], Iterator[Case]]  # for one world size, easiest first

@@ -104,7 +104,7 @@ def _named(paths: Sequence[Path], folder: Path) -> list[Notebook]:
 
 
 def _from_home(path: Path, among: Sequence[Path]) -> str:
-    """The end of a path that tells notebooks of one name apart: `ada/01_collectives`."""
+    """The end of a path that tells notebooks of one name apart: `ada/01a_collectives`."""
     others = [other.with_suffix("").parts[::-1] for other in among if other != path]
     own = path.with_suffix("").parts[::-1]
     length = next(n for n in range(1, len(own) + 1) if all(other[:n] != own[:n] for other in others))

@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from kit.grade import discovery
+from kit.grade.question import Answer, Guess, Why
 from kit.grade.verdict import card
 from kit.plot.palette import COMMUNICATE, RANKS
-
-Guess = str | tuple[str, float]
-"""A wrong guess: a choice, 'it waits'; a number, ('rank_0', 4.0); or any wrong number of a name, 'rank_0'."""
-Why = Mapping[Any, str] | str
-"""Reasons for wrong guesses, by `Guess`; or one for all of them."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the author of a lab knows of a question. It stands beside the topic's exercises, in no cell of a notebook.
-
-    right: the choice, where no run decides it. why: reasons for wrong guesses, or a function that makes them of facts
-    of the run, which `reveal` is given by their names. then: what is said to everybody who has guessed.
-    """
-
-    right: str | None = None
-    why: Why | Callable[..., Why] = ""
-    then: str = ""
-
-    def reasons(self, facts: Mapping[str, Any]) -> Why:
-        """Raises ValueError for facts that are not those asked for."""
-        asked = set(inspect.signature(self.why).parameters) if callable(self.why) else set()
-        if asked != facts.keys():
-            raise ValueError(
-                f"the reasons are told by {', '.join(sorted(asked)) or 'nothing'}, not by {', '.join(facts)}"
-            )
-        return self.why(**facts) if callable(self.why) else self.why
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ MOST = 300_000  # bytes a picture may have
 
 
 def held_panel(server: LabServer, browser: Any, theme: str, target: Path) -> None:
-    shutil.copyfile(labs() / "01_collectives.ipynb", server.notebooks / f"{theme}.ipynb")
+    shutil.copyfile(labs() / "01a_collectives.ipynb", server.notebooks / f"{theme}.ipynb")
     context = browser.new_context(viewport={"width": 1280, "height": 1300}, device_scale_factor=1.6)
     book = NotebookPage(server, context, f"{theme}.ipynb").open(theme).run_all(limit=240)
     panel = book.page.locator(".lsp-panel:not(.lsp-record)").last

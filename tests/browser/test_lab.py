@@ -16,7 +16,7 @@ def moved(book, panel, control, limit=60_000):
 
 
 def test_lab_01_is_stepped_by_hand(open_notebook, screenshots):
-    book = open_notebook(labs() / "01_collectives.ipynb").run_all(limit=170)
+    book = open_notebook(labs() / "01a_collectives.ipynb").run_all(limit=170)
     panel = book.page.locator(".lsp-panel:not(.lsp-record)").last
     panel.scroll_into_view_if_needed()
     for _ in range(6):

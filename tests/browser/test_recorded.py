@@ -14,7 +14,7 @@ CELLS = ("parameters", "set-up-cluster", "predict-root-define", "predict-root-ru
 def test_a_recording_says_what_it_is_and_steps(open_notebook, screenshots, tmp_path):
     folder = tmp_path / ("no-room-for-a-socket-" * 6)
     folder.mkdir()
-    page = json.loads((labs() / "01_collectives.ipynb").read_text(encoding="utf-8"))
+    page = json.loads((labs() / "01a_collectives.ipynb").read_text(encoding="utf-8"))
     texts = {cell["id"]: "".join(cell["source"]) for cell in page["cells"]}
     book = open_notebook([DENIED.format(folder=str(folder)), *(texts[name] for name in CELLS)]).run_all()
     panel = book.page.locator(".lsp-panel:not(.lsp-record)")

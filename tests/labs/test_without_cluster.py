@@ -47,7 +47,9 @@ def test_a_lab_shows_its_recordings_and_says_so(path: Path, tmp_path: Path, monk
     assert verdicts(tmp_path) == {"not attempted": exercises(path)}
     lines = (tmp_path / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
     assert all(why in json.loads(line)["no_ranks"] for line in lines)
-    checks = [cell["id"] for cell in notebook["cells"] if re.search(r"(?m)^check\(", "".join(cell["source"]))]
+    checks = [
+        cell["id"] for cell in notebook["cells"] if re.search(r"(?m)^(?:\w+ = )?check\(", "".join(cell["source"]))
+    ]
     assert len(checks) == exercises(path)
     for name in checks:
         assert "not attempted" in said(notebook, name) and "A check needs ranks" in said(notebook, name)

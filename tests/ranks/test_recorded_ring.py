@@ -49,7 +49,7 @@ def told(trace: Trace) -> list[Any]:
 
 
 def test_the_recorded_ring_is_what_ranks_do(cluster_of: Callable[[int], LiveRunner]) -> None:
-    ours = index.load("01_collectives")
+    ours = index.load("01a_collectives")
     (entry,) = [entry for entry in ours.entries if entry.cell == "step-hold-run"]
     (file,) = ours.traces(entry)
     for again, kept in zip(told(recorded(cluster_of(RANKS))), told(file), strict=True):

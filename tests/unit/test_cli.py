@@ -111,10 +111,10 @@ def test_marks_outlive_an_interrupt(
 
     monkeypatch.setattr("kit.grade.run.run_all", one_then_interrupted)
     marks = tmp_path / "marks.json"
-    assert run("check", "00", "01", "--json", str(marks)) == 130
+    assert run("check", "00", "01a", "--json", str(marks)) == 130
     assert "interrupted" in capsys.readouterr().err
     page = json.loads(marks.read_text())
-    assert [lab["lab"] for lab in page["labs"]] == ["01_collectives"]
+    assert [lab["lab"] for lab in page["labs"]] == ["01a_collectives"]
     assert (page["notebooks"], page["as_expected"], page["labs"][0]["passed"]) == (2, False, 1)
 
 
@@ -145,7 +145,7 @@ def test_lab_copies_the_labs_and_opens_the_first(started: list[list[str]], tmp_p
 
 def test_lab_never_overwrites(started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("lab", "--dir", str(tmp_path))
-    mine, gone = tmp_path / "labs" / "01_collectives.ipynb", tmp_path / "labs" / "00_ranks.ipynb"
+    mine, gone = tmp_path / "labs" / "01a_collectives.ipynb", tmp_path / "labs" / "00_ranks.ipynb"
     mine.write_text("my work")
     gone.unlink()
     capsys.readouterr()

@@ -1,6 +1,6 @@
 """What is right in the questions of lab 00, and what is said to usual wrong guesses."""
 
-from kit.grade.predict import Answer
+from kit.grade.question import Answer
 
 ANSWERS = {
     "my-topic-mean-guess": Answer(

@@ -1,4 +1,4 @@
-"""Lab 01: a bandwidth that was counted wrongly, collectives from send and receive, a deadlock repaired."""
+"""Labs 01a and 01b: collectives from send and receive, a deadlock repaired, a bandwidth that was counted wrongly."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from kit.trace.text import POINT_TO_POINT
 if TYPE_CHECKING:
     import torch
 
-LAB = "01_collectives"
+LAB_A, LAB_B = "01a_collectives", "01b_collectives"
 FLOAT = 4  # bytes of a float32
 BY_HAND = only(POINT_TO_POINT, "send and receive only")
 NEW_TENSOR = (input_changed, input_returned)
@@ -89,7 +89,7 @@ def _miscounted(run: Run, expected: Sequence[Any]) -> str | None:
 
 REDUCE_SCATTER_BANDWIDTH = Exercise(
     id="reduce-scatter-bandwidth",
-    lab=LAB,
+    lab=LAB_B,
     function="bus_bandwidth",
     size="C",
     cases=_timing_cases,
@@ -145,7 +145,7 @@ def _chunk(case: Case) -> int:
 
 BROADCAST = Exercise(
     id="broadcast",
-    lab=LAB,
+    lab=LAB_A,
     function="broadcast",
     size="C",
     cases=_rooted_cases,
@@ -173,7 +173,7 @@ BROADCAST = Exercise(
 
 RING_ALL_REDUCE = Exercise(
     id="ring-all-reduce",
-    lab=LAB,
+    lab=LAB_A,
     function="ring_all_reduce",
     size="C",
     cases=_sum_cases,
@@ -231,7 +231,7 @@ RING_ALL_REDUCE = Exercise(
 
 ALL_REDUCE_FROM_HALVES = Exercise(
     id="all-reduce-from-halves",
-    lab=LAB,
+    lab=LAB_B,
     function="all_reduce_from_halves",
     size="C",
     cases=_sum_cases,
@@ -268,7 +268,7 @@ ALL_REDUCE_FROM_HALVES = Exercise(
 
 TREE_BROADCAST = Exercise(
     id="tree-broadcast",
-    lab=LAB,
+    lab=LAB_B,
     function="tree_broadcast",
     size="C",
     cases=_rooted_cases,
@@ -306,7 +306,7 @@ TREE_BROADCAST = Exercise(
 
 REPAIR_DEADLOCK = Exercise(
     id="repair-deadlock",
-    lab=LAB,
+    lab=LAB_A,
     function="shift_right",
     size="C",
     cases=_sum_cases,
@@ -350,10 +350,10 @@ REPAIR_DEADLOCK = Exercise(
 )
 
 EXERCISES = (
-    REDUCE_SCATTER_BANDWIDTH,
     BROADCAST,
     RING_ALL_REDUCE,
+    REPAIR_DEADLOCK,
     ALL_REDUCE_FROM_HALVES,
     TREE_BROADCAST,
-    REPAIR_DEADLOCK,
+    REDUCE_SCATTER_BANDWIDTH,
 )

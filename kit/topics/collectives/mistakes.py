@@ -1,4 +1,4 @@
-"""How people usually get the exercises of lab 01 wrong."""
+"""How people usually get the exercises of labs 01a and 01b wrong."""
 
 from kit.grade.exercise import Mistake
 

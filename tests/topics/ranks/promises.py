@@ -20,10 +20,12 @@ def solved(said: Callable[[str], str]) -> None:
     ]
     assert "rank 0 waits in all_reduce" in said("step-alone-run")
     assert said("step-free-run").count("111.0") == 3
+    assert "rank 2 steps too:  rank 0 held before line 8" in said("step-free-run")
     hang = said("break-hang-run")
     assert "Deadlock: ranks 0, 2 wait in all_reduce" in hang and "rank 1 finished without it" in hang
     assert "I am 2 of 3" in said("break-rescue-run")
-    assert "Deadlock" in said("break-record-run")
+    assert "Deadlock" in said("break-panel") and "Deadlock" in said("break-record-run")
+    assert "the sum of all ranks: 111.0" in said("take-home-export")
 
 
 def replayed(said: Callable[[str], str]) -> None:

@@ -80,7 +80,7 @@ def test_a_folder_of_topics_is_one_of_ours_where_a_notebook_is_named_for_a_topic
     ("old", "other", "sentence"),
     [
         ("sample", "ranks", "has the topic of lab 00_ranks: give it, and its folder, another name"),
-        ("sample-mean", "broadcast", "lab 99_sample has an exercise 'broadcast', and lab 01_collectives has one too"),
+        ("sample-mean", "broadcast", "lab 99_sample has an exercise 'broadcast', and lab 01a_collectives has one too"),
     ],
 )
 def test_names_that_are_taken_are_told(tmp_path: Path, old: str, other: str, sentence: str) -> None:

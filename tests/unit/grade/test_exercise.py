@@ -32,7 +32,7 @@ def test_the_decorator_returns_the_function_itself_and_remembers_its_identity() 
 def test_an_unknown_identity_lists_the_ids_of_the_lab_that_was_meant() -> None:
     with pytest.raises(ValueError, match="ring-allreduce") as error:
         exercise("ring-allreduce")
-    assert "lab 01_collectives has reduce-scatter-bandwidth, broadcast, ring-all-reduce" in str(error.value)
+    assert "lab 01a_collectives has broadcast, ring-all-reduce, repair-deadlock" in str(error.value)
     assert "who-am-i" not in str(error.value)
 
 

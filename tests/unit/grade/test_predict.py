@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kit.grade import discovery
-from kit.grade.predict import Answer, Prediction
+from kit.grade.predict import Prediction
+from kit.grade.question import Answer
 
 
 def traffic() -> Prediction:

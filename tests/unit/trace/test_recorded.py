@@ -11,7 +11,7 @@ from kit.trace.trace import Trace
 
 @pytest.fixture(scope="module")
 def ring() -> Trace:
-    return Trace.load(assets() / "traces" / "01_collectives" / "step-hold-run.trace")
+    return Trace.load(assets() / "traces" / "01a_collectives" / "step-hold-run.trace")
 
 
 def test_it_says_what_theory_says(ring: Trace) -> None:
