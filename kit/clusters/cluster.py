@@ -30,7 +30,7 @@ class Cluster(Lifecycle):
         self._lock = threading.RLock()
         self._stops_on_exit: list[bool] = []
         self._idle: IdleWatch | None = None
-        self._asleep = ""  # why it stopped itself; '' while it runs or was stopped by somebody
+        self._asleep = ""  # what it did, where it is neither running nor stopped by somebody
         self.fresh = True  # nobody has joined or entered it yet: `with` stops only what it started
         self._begin()
 
@@ -128,14 +128,21 @@ class Cluster(Lifecycle):
         with self._lock:
             if self._launched is not None:
                 length = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
-                self._asleep = f"The cluster had stopped itself after {length} without a run"
+                self._asleep = f"stopped itself after {length} without a run"
                 self._end()
 
+    def _begin_again(self) -> None:
+        try:
+            super()._begin_again()
+        except BaseException:  # what stood in the way may be gone the next time
+            self._asleep = "ended and not come up again"
+            raise
+
     def _woken(self) -> bool:
-        """Starts a cluster again that had stopped itself; True when it had."""
+        """Starts a cluster again that had stopped itself, or had not come up again; True when it had."""
         if not self._asleep or self._owner != os.getpid():
             return False
-        print(f"{self._asleep}: all of it starts again, what was on the ranks is gone.", file=sys.stderr)
+        print(f"The cluster had {self._asleep}: it starts again, what was on the ranks is gone.", file=sys.stderr)
         self._begin()
         self._asleep = ""
         if self._idle is not None:
@@ -154,7 +161,7 @@ class Cluster(Lifecycle):
 
     def _refuse_stopped(self) -> None:
         if self._asleep and self._owner == os.getpid():
-            raise ClusterError(f"{self._asleep}: ensure_running() starts it again")
+            raise ClusterError(f"The cluster had {self._asleep}: ensure_running() starts it again")
         if self._launched is None:
             raise ClusterError("this cluster was stopped: kit.cluster() starts a new one")
         if self._owner != os.getpid():
@@ -176,7 +183,7 @@ class Cluster(Lifecycle):
 
     def __repr__(self) -> str:
         if self._launched is None:
-            how = "stopped itself when idle: the next use starts it again" if self._asleep else "stopped"
+            how = f"{self._asleep}: the next use starts it again" if self._asleep else "stopped"
             return f"Cluster({counted(self.size, 'rank')}, {how})"
         state = "" if self.running else ", lost: the next use starts it again"
         return f"Cluster({counted(self.size, 'rank')}, {self.backend}{state})"

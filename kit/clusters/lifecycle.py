@@ -114,7 +114,8 @@ class Lifecycle:
             return False
 
         def settled() -> bool:
-            return state.generation >= wanted or state.agent_lost or (state.forked >= wanted and bool(state.lost))
+            failed = state.forked >= wanted and bool(state.lost or state.refusal)
+            return state.generation >= wanted or state.agent_lost or failed
 
         state.wait_for(settled, RESET_SECONDS)
         return state.generation >= wanted

@@ -45,7 +45,7 @@ class ClusterState:
                     self.found = message
                 case Forked(generation, pids):
                     self.pids = dict(enumerate(pids))
-                    self.forked, self.engines, self.lost = generation, {}, {}
+                    self.forked, self.engines, self.lost, self.refusal = generation, {}, {}, None
                 case Registered(rank, engine):
                     self.engines[rank] = engine
                 case AllReady(generation):

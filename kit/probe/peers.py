@@ -26,9 +26,13 @@ class Connection:
     inode: int
 
 
+class Intruded(PermissionError):
+    """Another user of this host got into a group."""
+
+
 @contextmanager
 def only_ours() -> Iterator[None]:
-    """Around the making of a group: PermissionError when another user of this host, root apart, got into it.
+    """Around the making of a group: Intruded when another user of this host, root apart, got into it.
 
     Connections that were there before are not part of it and do no harm.
     """
@@ -37,7 +41,7 @@ def only_ours() -> Iterator[None]:
     users = strangers(connections(), own_inodes() - before, os.geteuid())
     if users:
         names = ", ".join(str(user) for user in sorted(users))
-        raise PermissionError(
+        raise Intruded(
             f"another user of this host (number {names}) connected to this rank while its group formed: the group is "
             "given up, because that user could read or change what ranks send. Tell the administrator, then reset()."
         )

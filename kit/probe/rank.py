@@ -13,7 +13,9 @@ import traceback
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
+from kit.probe import peers
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox
 from kit.probe.links.timed import TimedRun
@@ -21,12 +23,13 @@ from kit.probe.memory.account import AccountedRun
 from kit.probe.record import RecordRun
 from kit.probe.run import could_not_begin
 from kit.probe.step import StepRun
-from kit.probe.world import World, seed_everything
+from kit.probe.world import PATIENCE, World, seed_everything
 from kit.protocol.messages import (
     Begin,
     Ended,
     FromRank,
     Go,
+    Intruded,
     Launch,
     Leave,
     Ready,
@@ -73,9 +76,21 @@ class Rank:
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // self._size))
-        self._world.join(self._store, self._size)
+        try:
+            self._join(self._store, self._size)
+        except peers.Intruded as intruded:
+            self._channel.send(Intruded(self.number, str(intruded)))
+            raise
         self._channel.send(Ready(self.number))
         threading.Thread(target=self._live, name="control", daemon=True).start()
+
+    def _join(self, store: str, size: int) -> None:
+        """Joins a world once all its ranks are about to: who listened for them earlier would for strangers, too."""
+        door = dist.FileStore(f"{store}.door", size)
+        if door.add("here", 1) == size:
+            door.set("all", "here")
+        door.wait(["all"], PATIENCE)
+        self._world.join(store, size)
 
     def _live(self) -> None:
         """A rank that nobody can speak to any more must not stay: its agent sees it end, and says so."""
@@ -140,7 +155,7 @@ class Rank:
             self._blackbox.clear()
             self._world.during_run(None)
             if task.store is not None:
-                self._world.join(task.store, task.size)
+                self._join(task.store, task.size)
             run = kind(order, self.number, self._channel.send, self._blackbox, self._device)
         except Exception as error:  # anything a learner's module does while it is imported
             self._channel.send(could_not_begin(task, self.number, error))

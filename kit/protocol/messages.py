@@ -184,6 +184,14 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class Intruded:
+    """Another user of the host got into the group of all ranks, which it has therefore left."""
+
+    rank: int
+    sentence: str
+
+
+@dataclass(frozen=True)
 class Registered:
     """It has a number among ipyparallel's engines."""
 
@@ -436,7 +444,7 @@ ProcessNews = RankLost | RankSuspended | RankResumed
 ToCoordinator = Run | RunOrder | RunNews | ProcessNews
 ToHost = Reset | ForkThreads | Shutdown | Run | RunOrder
 ToRank = Begin | Go | Launch | Refuse | ReportPlease | WherePlease | Leave
-FromRank = Ready | Registered | Loads | RunNews
+FromRank = Ready | Intruded | Registered | Loads | RunNews
 FromCoordinator = RunNews | Settled | Changed | Looked | Verdict
 ToKernel = (
     HostUp

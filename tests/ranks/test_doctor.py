@@ -80,11 +80,11 @@ def test_an_idle_cluster_stops_itself_and_the_next_use_starts_it_again(capfd: py
         before = cluster.processes
         assert cluster.stop_when_idle(0.02).idle_minutes == 0.02
         assert until(lambda: not cluster.running) and until(lambda: not alive(before))
-        assert "stopped itself when idle: the next use starts it again" in repr(cluster)
+        assert "without a run: the next use starts it again" in repr(cluster)
         with pytest.raises(ClusterError, match="had stopped itself after 0.02 minutes without a run"):
             _ = cluster.folder
         assert cluster.view.apply_sync(whole_sum) == [3.0, 3.0]
-        assert "stopped itself after 0.02 minutes without a run: all of it starts again" in capfd.readouterr().err
+        assert "stopped itself after 0.02 minutes without a run: it starts again" in capfd.readouterr().err
         assert until(lambda: not cluster.running), "it watches no more after it was started again"
         cluster.reset()
         cluster.stop_when_idle(None)

@@ -24,10 +24,12 @@ from kit.protocol.messages import (
     ControllerLost,
     Forked,
     ForkThreads,
+    Intruded,
     Loads,
     ProcessNews,
     RankLost,
     Ready,
+    Refused,
     Registered,
     Reset,
     Shutdown,
@@ -36,6 +38,8 @@ from kit.protocol.messages import (
     ToKernel,
 )
 from kit.protocol.wire import Letter, Mailbox
+
+GROUPS = 8  # that are made, one after the other, where another user of the host gets into each
 
 
 class Loop:
@@ -49,6 +53,7 @@ class Loop:
         self._controller = Process.of(controller_pid)
         self._waking, self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._awaited: set[int] = set()  # ranks that are not ready since they were forked
+        self._intruded = 0  # groups that were given up since one stood
         self._coordinator: Coordinator
 
     def run(self) -> NoReturn:
@@ -142,7 +147,11 @@ class Loop:
                 case Ready():
                     self._awaited.discard(member.rank)
                     if not self._awaited:
+                        self._intruded = 0
                         self._kernel.post(AllReady(self._pool.generation))
+                case Intruded(sentence=sentence):
+                    self._meet_again(sentence)
+                    return False
                 case Registered():
                     self._kernel.relay(letter)
                 case Loads(module):
@@ -150,6 +159,15 @@ class Loop:
                 case _:
                     self._decide(message, letter)
         return bool(letters)
+
+    def _meet_again(self, sentence: str) -> None:
+        """Has fresh ranks meet at other ports: whoever called at the right moment must be as quick once more."""
+        self._intruded += 1
+        if self._intruded < GROUPS:
+            self._reset()
+        else:
+            self._intruded = 0
+            self._kernel.post(Refused("failure", f"{sentence} So it went {GROUPS} times."))
 
     def _let_go(self, member: Member) -> None:
         if member.heard:
@@ -167,8 +185,9 @@ class Loop:
             while member.heard and self._hear_rank(member):
                 continue  # its last words first
             self._let_go(member)
-        self._decide(news)
-        self._kernel.post(news)
+        if news.generation == self._pool.generation:  # its last words may have led to another
+            self._decide(news)
+            self._kernel.post(news)
 
     # the kernel and the controller
 
