@@ -215,6 +215,6 @@ def _without_our_line(sentence: str, trace: Trace) -> str:
     """A failure that no line of the learner's is part of has no line: one of this file would only mislead."""
     for state in trace.positions[-1].states if trace.positions else ():
         if state.error and state.place and state.place.file == __file__:
-            ours = f"rank {state.rank} failed at line {state.place.line}"
+            ours = f"rank {state.rank} failed at {state.place.words(state.error.elsewhere)}"
             sentence = sentence.replace(f"{ours}:", f"rank {state.rank} failed:")
     return sentence

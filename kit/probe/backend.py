@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from kit.probe.links.throttle import Throttle
 from kit.probe.operations import READERS, OperationCall
+from kit.probe.torch_private import not_compiled
 
 NAME = "lockstep"
 CONFIG = f"cpu:{NAME},cuda:{NAME}"
@@ -71,6 +72,10 @@ class ObservedGroup(dist.ProcessGroup):
     def pg_name(self) -> str:
         return self.label
 
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return self.inner._device_types
+
     def _get_backend(self, device: torch.device) -> Any:
         return self.inner._get_backend(device)
 
@@ -115,6 +120,7 @@ class _Together(dist.Work):
 
 
 def _observed(method: str, read: Callable[..., OperationCall]) -> Callable[..., dist.Work]:
+    @not_compiled
     def call(self: ObservedGroup, *arguments: Any, **options: Any) -> dist.Work:
         def launch(source: int | None = None) -> dist.Work:
             if source is not None:

@@ -6,6 +6,7 @@ import ast
 import threading
 from types import CodeType, FrameType
 
+from kit.probe.own import is_own_file, source_lines
 from kit.resources import reference_label
 from kit.trace.facts import Place
 
@@ -14,7 +15,7 @@ _INNER = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
 class Code:
-    """Sorts files into the learner's own (shipped by value), the kit's reference implementations, and the rest."""
+    """Sorts files into the learner's own, the kit's reference implementations, and the rest."""
 
     def __init__(self, sources: dict[str, tuple[str, ...]], root_file: str) -> None:
         self.root_file = root_file
@@ -32,10 +33,9 @@ class Code:
         """The rank's own thread and the one that tells of it may both ask; Python 3.11 cannot parse for two at once."""
         with self._sorting:
             if file not in self._kinds:
-                kind = REFERENCE if reference_label(file) is not None else OTHER
-                if kind == REFERENCE:
-                    with open(file, encoding="utf-8") as text:
-                        self._statements[file] = statement_starts(tuple(text.read().splitlines()))
+                kind = REFERENCE if reference_label(file) is not None else OWN if is_own_file(file) else OTHER
+                if kind != OTHER:
+                    self._statements[file] = statement_starts(source_lines(file))
                 self._kinds[file] = kind
             return self._kinds[file]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kit.probe.blackbox import Blackbox
 from kit.probe.code import Code
+from kit.probe.torch_private import compiles, not_compiled, not_compiled_itself
 from kit.protocol.messages import How
 
 
@@ -67,14 +68,19 @@ class Lines:
 
     def stop(self) -> None:
         sys.settrace(None)
+        self._outermost = self._last = None  # a frame holds all that is in its scope
 
+    @not_compiled_itself
     def _on_call(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
+        if compiles() is not None:  # a compiled function is one stop, whatever lines it is made of
+            return None
         if not self._code.is_stepped(frame):
             return None
         if self._outermost is None:
             self._outermost = frame
         return self._on_line
 
+    @not_compiled
     def _on_line(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
         if event == "line":
             line = self._code.line(frame.f_code.co_filename, frame.f_lineno)

@@ -8,7 +8,7 @@ import threading
 import warnings
 from typing import Any, Literal, TextIO
 
-from kit.trace.facts import Output
+from kit.trace.facts import Output, Place
 
 LIMIT = 200_000  # characters kept between two stops
 
@@ -16,7 +16,9 @@ LIMIT = 200_000  # characters kept between two stops
 class Printed:
     """Collects stdout, stderr and warnings of one thread while it is installed; other threads write where they did."""
 
-    def __init__(self) -> None:
+    def __init__(self, root_file: str = "") -> None:
+        """root_file: of the function that runs; what is told of another file names it."""
+        self._root_file = root_file
         self._thread = 0
         self._lock = threading.Lock()
         self._parts: list[Output] = []
@@ -60,7 +62,8 @@ class Printed:
         self, message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
     ) -> None:
         if self.mine():
-            self.add("warning", f"line {lineno}: {category.__name__}: {message}")
+            place = Place(filename, lineno, "").words(with_file=filename != self._root_file)
+            self.add("warning", f"{place}: {category.__name__}: {message}")
         else:
             self._before[2](message, category, filename, lineno, file, line)
 

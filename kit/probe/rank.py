@@ -22,6 +22,7 @@ from kit.probe.links.timed import TimedRun
 from kit.probe.memory.account import AccountedRun
 from kit.probe.record import RecordRun
 from kit.probe.run import could_not_begin
+from kit.probe.slate import Slate
 from kit.probe.step import StepRun
 from kit.probe.world import PATIENCE, World, seed_everything
 from kit.protocol.messages import (
@@ -81,6 +82,7 @@ class Rank:
         except peers.Intruded as intruded:
             self._channel.send(Intruded(self.number, str(intruded)))
             raise
+        self._slate = Slate(self.number)
         self._channel.send(Ready(self.number))
         threading.Thread(target=self._live, name="control", daemon=True).start()
 
@@ -154,8 +156,10 @@ class Rank:
         try:
             self._blackbox.clear()
             self._world.during_run(None)
+            self._slate.clean()
             if task.store is not None:
                 self._join(task.store, task.size)
+            self._world.tell_size()
             run = kind(order, self.number, self._channel.send, self._blackbox, self._device)
         except Exception as error:  # anything a learner's module does while it is imported
             self._channel.send(could_not_begin(task, self.number, error))
@@ -167,6 +171,7 @@ class Rank:
         finally:
             self._watch.observer = None
             self._world.during_run(None)
+            run.let_go()
             clean = not self._world.touched and run.aborted is None
             self._channel.send(Ended(run.id, self.number, clean))
 

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
 from kit.probe import capture, shipping
+from kit.probe.arrival import Arrival
 from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.blackbox import Blackbox
 from kit.probe.capture import Capture
@@ -54,7 +55,7 @@ class Run(ABC):
         self.throttle = Throttle(task.links, rank, device, self.id) if task.links is not None else None
         self.code = Code(task.sources, task.root_file)
         self.ledger = Ledger(rank, self.code, self.worker, blackbox)
-        self.printed = Printed()
+        self.printed = Printed(task.root_file)
         self.capture = Capture(self.code, task.budget)
         self.released = time.monotonic_ns()
         self.send = send
@@ -62,8 +63,8 @@ class Run(ABC):
         self._stops = 0
         self._last_frames: tuple[Frame, ...] = ()
         shipping.show_sources(task.sources)
-        self._function = task.function.opened()
-        self._args, self._kwargs = on_device(order.arguments.opened(), device)
+        self.arrival = Arrival(task.function, task.rest)
+        self._args, self._kwargs = on_device(self.arrival.open(order.arguments), device)
 
     def body(self) -> None:
         """Runs the function in the calling thread and reports how it ended."""
@@ -73,7 +74,7 @@ class Run(ABC):
             torch.set_default_device(self.device)  # of this thread: plain code makes tensors where its rank computes
         try:
             self.start()
-            result = self._function(*self._args, **self._kwargs)
+            result = self.arrival.function(*self._args, **self._kwargs)
         except RunAborted as aborted:
             failure = Failure("RunAborted", str(aborted), "", None)
         except BaseException as error:  # SystemExit too: a rank must outlive what it runs
@@ -81,7 +82,7 @@ class Run(ABC):
                 failure = self._failure(error)
         finally:
             self.end()
-            del self._function, self._args, self._kwargs  # the run outlives them, until the next begins
+            del self._args, self._kwargs  # the run outlives them, until the next begins
             if self.throttle is not None:
                 self.throttle.end()
             self.printed.remove()
@@ -103,6 +104,13 @@ class Run(ABC):
     @abstractmethod
     def joining(self, name: str, ranks: tuple[int, ...]) -> AbstractContextManager[None]:
         """Around the making of a process group."""
+
+    def let_go(self) -> None:
+        """After its end: a rank stays, and nothing that the function held may stay with it."""
+        self.arrival.leave()
+        for entry in self.ledger.entries:
+            if entry.ended is not None:
+                entry.keep = None
 
     def abort(self, reason: str) -> None:
         self.aborted = reason
@@ -154,11 +162,21 @@ class Run(ABC):
                 code = frame.f_code
                 if place is None or self.code.is_foreground(code.co_filename):
                     place = Place(code.co_filename, self.code.line(code.co_filename, line), code.co_name)
+        elsewhere = place is not None and place.file != self.code.root_file
         if any(words in str(error) for words in _PARTNER_GONE):
-            return Failure(
-                PARTNER_LOST, "another rank closed the connection: its process ended, or it left the group", text, place
-            )
-        return Failure(type(error).__name__, str(error), text, place)
+            gone = "another rank closed the connection: its process ended, or it left the group"
+            return Failure(PARTNER_LOST, gone, text, place, elsewhere)
+        return Failure(type(error).__name__, _with_remedy(str(error)), text, place, elsewhere)
+
+
+def _with_remedy(message: str) -> str:
+    """What an error of Python's means on a rank, and what to do, where it does not say so itself."""
+    if message.startswith("signal only works in main thread"):
+        return (
+            f"{message}: a rank's function runs in another, beside the thread that ends it when you say so. Leave the "
+            "handler out here, with `if threading.current_thread() is threading.main_thread():` before it"
+        )
+    return message
 
 
 def could_not_begin(task: Task, rank: int, error: Exception) -> Unloaded:

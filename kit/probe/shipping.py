@@ -1,7 +1,8 @@
 """Functions and arguments travel to the ranks by value, with their helpers, and their source lines with them.
 
-The kernel calls `pack`, a rank opens the parcels. A function from a notebook cell, the learner's own module or a lab is
-pickled whole; installed packages (torch, kit itself) are imported on the rank instead.
+A function from a notebook cell, the learner's own module or a lab is pickled whole; installed packages (torch, kit
+itself) are imported on the rank instead. Of a module of the learner's there goes first what the function names; the
+rest follows in parcels of its own, which a rank opens when somebody asks for more (see `arrival`).
 """
 
 from __future__ import annotations
@@ -9,22 +10,18 @@ from __future__ import annotations
 import importlib
 import inspect
 import linecache
-import os
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
 
+from kit.probe.arrival import Described, arriving_module, arriving_namespace, settle
+from kit.probe.own import own_modules, source_lines
 from kit.protocol.parcels import Parcel, packed
-
-_KIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_INSTALLED = tuple({os.path.realpath(sysconfig.get_paths()[k]) for k in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class PerRank:
@@ -46,6 +43,7 @@ class Package:
 
     name: str
     function: Parcel
+    rest: tuple[Parcel, ...]  # each of the learner's modules that travel, with all that is in it
     arguments: tuple[Parcel, ...]  # one per rank: (args, kwargs)
     sources: dict[str, tuple[str, ...]]  # file -> lines, of all code shipped by value
     root_file: str  # of the function itself
@@ -70,17 +68,21 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
             raise ValueError(
                 f"per_rank holds {len(value.values)} values, and there are {world} ranks: give one for each"
             )
-    with _by_value():
-        files: set[str] = set()
-        function = _packed(fn, files, "the function")
+    with _by_value() as own:
+        shipment = _Shipment(own)
+        function = shipment.given(fn, "the function", followed=True)
         differs = any(isinstance(v, PerRank) for v in (*args, *kwargs.values()))
-        blobs = [_packed(_of_rank(args, kwargs, r), files, "an argument") for r in range(world if differs else 1)]
+        given = [_of_rank(args, kwargs, rank) for rank in range(world if differs else 1)]
+        parcels = [shipment.given(each, "an argument", followed=False) for each in given]
+        files = shipment.files | _files_behind(shipment.named, own)
+        rest = shipment.rest()
     code = getattr(inspect.unwrap(fn), "__code__", None)
     return Package(
         name=getattr(fn, "__name__", type(fn).__name__),
         function=function,
-        arguments=tuple(blobs) if differs else tuple(blobs) * world,
-        sources={file: _lines(file) for file in sorted(files)},
+        rest=rest,
+        arguments=tuple(parcels) if differs else tuple(parcels) * world,
+        sources={file: source_lines(file) for file in sorted(files) if not _is_generated(file)},
         root_file=code.co_filename if code else "",
         root_line=code.co_firstlineno if code else 0,
     )
@@ -120,28 +122,133 @@ class Pickler(cloudpickle.Pickler):
         return super().reducer_override(obj)
 
 
+class _Shipment:
+    """Parcels of which those that are followed share their objects: who opens one has opened those before it."""
+
+    def __init__(self, own: dict[str, ModuleType]) -> None:
+        self.own = own
+        self.files: set[str] = set()  # of functions that travel
+        self.named: set[str] = set()  # own modules that travel as such
+        self.reached: dict[str, ModuleType] = {}  # own modules of which something travels
+        # Functions of an own module shall have that module's names on the rank.
+        self.namespaces = {id(vars(module)): _Namespace(name, self) for name, module in own.items()}
+        self._before: Any = {}  # objects in the parcels until now
+
+    def packed(self, obj: Any, followed: bool = True) -> Parcel:
+        """A parcel. followed: whether the next ones may count on what is in it."""
+        shippers: list[_Shipper] = []
+
+        def shipper(*stream: Any) -> _Shipper:
+            shippers.append(_Shipper(self, self._before if followed else {}, *stream))
+            return shippers[0]
+
+        parcel = packed(obj, shipper)
+        if followed:
+            self._before = shippers[0].memo.copy()
+        return parcel
+
+    def given(self, obj: Any, what: str, followed: bool) -> Parcel:
+        """A parcel of what a person gives. ValueError, with what to do, when it cannot travel."""
+        try:
+            return self.packed(obj, followed)
+        except Exception as error:  # whatever a learner's object raises while it is pickled
+            raise ValueError(
+                f"{what} cannot be sent to the ranks ({type(error).__name__}: {error}). Open files, locks, widgets and "
+                "generators cannot travel: create them inside the function."
+            ) from error
+
+    def rest(self) -> tuple[Parcel, ...]:
+        """For each module reached, and those that these reach: the module and all that it holds."""
+        parcels: dict[str, Parcel] = {}
+        while waiting := self.reached.keys() - parcels.keys():
+            name = min(waiting)
+            module = self.reached[name]
+            holds = {key: value for key, value in vars(module).items() if _is_content(module, key, value)}
+            try:
+                parcels[name] = self.packed((module, holds))
+            except Exception:  # whatever a learner's object raises while it is pickled: the others can travel
+                kept = {key: value for key, value in holds.items() if self._travels(value)}
+                parcels[name] = self.packed((module, kept))
+        return tuple(parcels.values())
+
+    def reach(self, name: str) -> tuple[Described, ...]:
+        """Notes that something of an own module travels; what a rank must know of it, and of packages it is in."""
+        parents = [name[:at] for at, sign in enumerate(name) if sign == "."]
+        family = [each for each in (*parents, name) if each in self.own]
+        self.reached |= {each: self.own[each] for each in family}
+        return tuple(_described(self.own[each]) for each in family)
+
+    def _travels(self, value: Any) -> bool:
+        try:
+            self.packed(value, followed=False)
+        except Exception:  # whatever a learner's object raises while it is pickled
+            return False
+        return True
+
+
 class _Shipper(Pickler):
-    def __init__(self, files: set[str], *stream: Any) -> None:
+    """Pickles one parcel of a shipment. before: objects in the others, which it need not pickle again."""
+
+    def __init__(self, shipment: _Shipment, before: Any, *stream: Any) -> None:
         super().__init__(*stream)
-        self._files = files
+        self.memo = before
+        self.globals_ref.update(shipment.namespaces)
+        self._shipment = shipment
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, ModuleType) and sys.modules.get(obj.__name__) is obj and type(obj) is not ModuleType:
-            return importlib.import_module, (obj.__name__,)  # torch.distributed.config and its kind
+        if isinstance(obj, ModuleType):
+            if self._shipment.own.get(obj.__name__) is obj:
+                self._shipment.named.add(obj.__name__)
+                return arriving_module, self._shipment.reach(obj.__name__)
+            if sys.modules.get(obj.__name__) is obj and type(obj) is not ModuleType:
+                return importlib.import_module, (obj.__name__,)  # torch.distributed.config and its kind
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and reduced is not NotImplemented:
-            self._files.add(obj.__code__.co_filename)
+            self._shipment.files.add(obj.__code__.co_filename)
+            make, arguments, state, _, _, settle_as_usual = reduced
+            return make, arguments, (settle_as_usual, *state), None, None, settle
         return reduced
 
 
-def _packed(obj: Any, files: set[str], what: str) -> Parcel:
-    try:
-        return packed(obj, partial(_Shipper, files))
-    except Exception as error:  # whatever a learner's object raises while it is pickled
-        raise ValueError(
-            f"{what} cannot be sent to the ranks ({type(error).__name__}: {error}). Open files, locks, widgets and "
-            "generators cannot travel: create them inside the function."
-        ) from error
+class _Namespace:
+    """In place of the globals of functions of an own module."""
+
+    def __init__(self, name: str, shipment: _Shipment) -> None:
+        self._name = name
+        self._shipment = shipment
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arriving_namespace, self._shipment.reach(self._name)
+
+
+def _is_content(module: ModuleType, name: str, value: Any) -> bool:
+    """Not so what a rank makes anew with it, nor a package's modules: those that are named go by themselves."""
+    inner = isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{name}"
+    return name not in _MADE_BY_IMPORT and not inner
+
+
+_MADE_BY_IMPORT = frozenset(
+    {"__builtins__", "__cached__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"}
+)
+
+
+def _files_behind(names: set[str], own: dict[str, ModuleType]) -> set[str]:
+    """The files of these modules and of all own code that they name in turn."""
+    found: set[str] = set()
+    waiting = set(names)
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        for value in vars(own[name]).values():
+            home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            if isinstance(home, str) and home in own and home not in found:
+                waiting.add(home)
+    return {file for name in found if (file := getattr(own[name], "__file__", None)) is not None}
+
+
+def _described(module: ModuleType) -> Described:
+    path = getattr(module, "__path__", None)
+    return Described(module.__name__, getattr(module, "__file__", None), None if path is None else list(path))
 
 
 def _of_rank(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -151,29 +258,21 @@ def _of_rank(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> tuple[
     return tuple(map(pick, args)), {key: pick(value) for key, value in kwargs.items()}
 
 
-def _lines(file: str) -> tuple[str, ...]:
-    return tuple(line.rstrip("\n") for line in linecache.getlines(file))
+def _is_generated(file: str) -> bool:
+    """The text of what dataclasses and their like write themselves is nobody's."""
+    return file == "<string>"
 
 
 @contextmanager
-def _by_value() -> Iterator[None]:
-    """While open, the learner's own modules are pickled whole."""
-    modules = [m for m in list(sys.modules.values()) if _is_own(m) and m.__name__ != "__main__"]
-    registered = []
-    for module in modules:
-        if module.__name__ in sys.modules and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
-            cloudpickle.register_pickle_by_value(module)
-            registered.append(module)
+def _by_value() -> Iterator[dict[str, ModuleType]]:
+    """While open, the learner's own modules, which are given by name, are pickled whole."""
+    own = own_modules()
+    known = cloudpickle.list_registry_pickle_by_value()
+    registered = [module for name, module in own.items() if module.__name__ == name and name not in known]
+    for module in registered:
+        cloudpickle.register_pickle_by_value(module)
     try:
-        yield
+        yield {module.__name__: module for module in own.values()}
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def _is_own(module: object) -> bool:
-    file = getattr(module, "__file__", None) if isinstance(module, ModuleType) else None
-    if not isinstance(file, str) or "site-packages" in file or "dist-packages" in file:
-        return False
-    path = os.path.realpath(file)
-    return path.endswith(".py") and not path.startswith((*_INSTALLED, _KIT + os.sep))

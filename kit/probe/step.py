@@ -56,6 +56,7 @@ class StepRun(PostingRun["SteppedWork"]):
 
     def end(self) -> None:
         self._lines.stop()
+        self._stack, self._motion = (), Motion("step")
 
     def put_away(self) -> None:
         """Before the next run: what was never waited for may have been launched after this one's end."""

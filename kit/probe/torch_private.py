@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
+from torch._C._dynamo import eval_frame
 
 live_storage: Callable[[int], torch.UntypedStorage | None] = torch.UntypedStorage._new_with_weak_ptr
 
@@ -23,3 +25,30 @@ at_end_of_backward: Callable[[Callable[[], None]], None] = torch.autograd.Variab
 def storage_number(tensor: torch.Tensor) -> int:
     """A number that is equal for tensors that share memory; 0 where there is none of its own to share."""
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else 0
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# What torch.compile would do with a call made now; None: nothing, the caller is not within a compiled function.
+compiles: Callable[[], Any] = eval_frame.get_eval_frame_callback
+
+
+def not_compiled(function: Function) -> Function:
+    """Lets compiled code that comes by here, from C++ for instance, run it and all it calls as it is written."""
+    return _skipped(function, and_callees=True)
+
+
+def not_compiled_itself(function: Function) -> Function:
+    """Runs as it is written even in compiled code, and can ask there whether code `compiles`."""
+    return _skipped(function, and_callees=False)
+
+
+def _skipped(function: Function, and_callees: bool) -> Function:
+    tools: Any = eval_frame
+    if hasattr(tools, "set_code_exec_strategy"):
+        skip, usual = tools._FrameAction.SKIP, tools._FrameAction.DEFAULT
+        strategy = tools._FrameExecStrategy(skip, skip if and_callees else usual)
+        tools.set_code_exec_strategy(function.__code__, strategy)
+    else:  # torch 2.6 knows nothing that holds for what the function calls, too
+        tools.skip_code(function.__code__)
+    return function

@@ -48,9 +48,13 @@ class World:
         """Leaves whatever group there is and joins a new world of `size` ranks that meets in the file `store`."""
         self.leave()
         self._store, self._count, self.size = store, 0, size
-        os.environ.update(WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
+        self.tell_size()
         self._init(store)
         self.touched = False
+
+    def tell_size(self) -> None:
+        """As a launcher does."""
+        os.environ.update(WORLD_SIZE=str(self.size), LOCAL_WORLD_SIZE=str(self.size))
 
     def leave(self) -> None:
         if dist.is_initialized():
@@ -122,7 +126,9 @@ def install(current: Callable[[], World]) -> dict[str, Callable[..., Any]]:
         with world.meeting():
             group, store = helper(size, rank, members, CONFIG, *rest, **options)
         if group is not dist.GroupMember.NON_GROUP_MEMBER:
-            c10d._world.pg_map[group] = (dist.Backend(world.backend), c10d._world.pg_map[group][1])
+            shown = dist.Backend(world.backend)
+            c10d._world.pg_map[group] = (shown, c10d._world.pg_map[group][1])
+            c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(shown))
         return group, store
 
     def replace(name: str, own: Callable[[World], Callable[..., Any]]) -> None:

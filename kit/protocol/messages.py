@@ -37,6 +37,7 @@ class Task:
     size: int  # the first so many ranks take part
     store: str | None  # the file in which they meet as a new world; None: they are in one of this size already
     function: Parcel
+    rest: tuple[Parcel, ...]  # what else is in the learner's modules that it is from
     sources: dict[str, tuple[str, ...]]  # file -> lines, of all code shipped by value
     root_file: str  # of the function itself
     budget: int  # bytes of tensors that one rank may capture

@@ -80,10 +80,12 @@ class Parcel:
 
     def opened(self) -> Any:
         """The object, a new one at each call. Large tensors and arrays of it lie in the file as long as they live."""
-        if self.file is None:
-            return pickle.loads(self.small)
-        stream, *buffers = self._parts(self.file)
+        stream, *buffers = self.parts()
         return pickle.loads(stream, buffers=buffers)
+
+    def parts(self) -> list[Any]:
+        """The stream of the pickle, then each large buffer."""
+        return [self.small] if self.file is None else list(self._parts(self.file))
 
     def _parts(self, file: MemoryFile) -> list[memoryview]:
         whole = file.mapped()

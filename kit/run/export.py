@@ -54,12 +54,14 @@ def script(
     definitions = list(sources.blocks.values())
     fixed = any(isinstance(value, PerRank) for value in (*args, *(kwargs or {}).values()))
     own_group = any("init_process_group" in text for text in definitions)
+    own_port = _OWN_PORT if own_group and any("MASTER_PORT" in text for text in definitions) else ""
     if own_group and not arguments:
         head = f'"""torchrun --standalone --nproc-per-node={world} {file}"""'
-        return _spaced([head, _imports(sources), *definitions, f'if __name__ == "__main__":\n    {fn.__name__}()'])
+        imports = _imports(sources, *(["import os"] if own_port else []))
+        return _spaced([head, imports, *definitions, f'if __name__ == "__main__":\n{own_port}    {fn.__name__}()'])
 
     needed = f"from __future__ import annotations\n\n{_imports(sources, 'import os')}"
-    parts = [_head(fn, world, file, fixed), needed, _LAUNCHED.format(**ours)]
+    parts = [_head(fn, world, file, fixed), needed, _LAUNCHED.format(**ours, own_port=own_port)]
     parts.append("{RANK}, {WORLD}, {DEVICE}, {BACKEND} = {launched}()".format(**ours))
     if sources.runs_code:
         parts.append("torch.manual_seed(0)  # what is made below is the same on every rank")
@@ -155,6 +157,8 @@ def _imports(sources: Sources, *more: str) -> str:
     return "\n".join([*standard, "", *others])
 
 
+_OWN_PORT = """    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # rank 0 opens the port that the code names
+"""
 _LAUNCHED = '''def {launched}():
     """Rank, world size, device and backend. torchrun, OpenMPI, MPICH and its kin tell them by different names."""
 
@@ -170,7 +174,7 @@ _LAUNCHED = '''def {launched}():
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local_rank))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29500")
-
+{own_port}
     for kind, backend in (("cuda", "nccl"), ("xpu", "xccl")):
         accelerator = getattr(torch, kind)
         if accelerator.is_available() and accelerator.device_count() >= local_size:  # one for every rank of this host

@@ -12,7 +12,7 @@ from kit.run.call import Call, describe
 from kit.run.errors import RankError, what_went_wrong, with_traceback
 from kit.run.patience import Patience
 from kit.run.recorder import Recorder
-from kit.run.results import Recording
+from kit.run.results import Recording, opened
 from kit.trace.facts import Position, RankState
 from kit.trace.match import disagreement, first_clash
 from kit.trace.trace import Trace
@@ -156,7 +156,7 @@ def conclude(
     wrong = wrong or "\n".join(trace.mismatches())
     if wrong:
         raise with_traceback(RankError(wrong, trace), position)
-    return Recording.of(trace, lambda: [results[rank].opened() for rank in range(recorder.world)], call)
+    return Recording.of(trace, lambda: opened(results), call)
 
 
 def print_output(trace: Trace) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kit.probe.delta import Decoder
+from kit.probe.own import is_own_file, source_lines
 from kit.protocol.messages import AtStop, Operated, Operations, Posted, Report
 from kit.resources import reference_label
 from kit.trace.facts import Account, Meta, Mode, Operation, Output, Pass, Place, Position, RankTrace, Source, Stop
@@ -125,10 +125,9 @@ class Recorder:
             self._see(place.file)
 
     def _see(self, file: str) -> None:
-        """Reference implementations are read from disk; what came by value is known already."""
-        if file and file not in self._sources and reference_label(file) is not None:
-            lines = tuple(Path(file).read_text(encoding="utf-8").splitlines())
-            self._sources[file] = Source(file, label(file), lines)
+        """References, and modules that ranks imported, are read from disk; what came by value is known already."""
+        if file and file not in self._sources and (reference_label(file) is not None or is_own_file(file)):
+            self._sources[file] = Source(file, label(file), source_lines(file))
 
 
 def label(file: str) -> str:

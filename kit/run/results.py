@@ -11,6 +11,7 @@ from kit import shown
 from kit.tables import Rows, Table
 
 if TYPE_CHECKING:
+    from kit.protocol.parcels import Parcel
     from kit.run.call import Call
     from kit.trace.memory import Holdings, Peak
     from kit.trace.trace import Trace
@@ -131,6 +132,17 @@ def _cells(name: str, run: Recording) -> tuple[str, ...]:
     held = max(run.peak(rank).nbytes for rank in ranks) if isinstance(run, MemoryRecording) else None
     most = "" if held is None else f"{held:,} B"
     return name, str(len(ranks)), f"{sent:,} B", f"{waited * 1e3:.2f} ms", most
+
+
+def opened(results: Mapping[int, Parcel]) -> list[Any]:
+    """What each rank returned, by rank. ValueError for what only the ranks can have."""
+    try:
+        return [results[rank].opened() for rank in sorted(results)]
+    except Exception as error:  # whatever an object does as it is made anew, without the groups of its rank
+        raise ValueError(
+            f"what the function returned is of no use outside its ranks ({type(error).__name__}: {error}): return "
+            "tensors or plain data, of a wrapped model its state_dict()"
+        ) from error
 
 
 def format_results(results: Sequence[Any]) -> list[str]:

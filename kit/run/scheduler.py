@@ -208,6 +208,7 @@ def task_of(
         size=size,
         store=store,
         function=package.function,
+        rest=package.rest,
         sources=package.sources,
         root_file=package.root_file,
         budget=CAPTURE_BUDGET,

@@ -29,6 +29,7 @@ from kit.run.call import Call, describe
 from kit.run.cursor import PATIENCE, Steppable
 from kit.run.errors import NotFinished, what_went_wrong
 from kit.run.recorder import Recorder
+from kit.run.results import opened
 from kit.run.scheduler import Replaced
 from kit.run.targets import line_to_stop_at
 from kit.trace.facts import ENDED, Position, RankState
@@ -114,7 +115,7 @@ class Session(Steppable):
             raise NotFinished(
                 f"not every rank has finished:\n{newest}\nfinish() moves them to the end, reset() starts over."
             )
-        return [self._results[rank].opened() for rank in sorted(self._results)]
+        return opened(self._results)
 
     def export(self, path: str | Path) -> Path:
         from kit.run.export import write

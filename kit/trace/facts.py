@@ -212,6 +212,7 @@ class Failure:
     message: str
     traceback: str
     place: Place | None
+    elsewhere: bool = False  # in another file than the function that was run
 
     @property
     def first_line(self) -> str:
@@ -256,7 +257,8 @@ class RankState:
                 began = f"runs since {duration(self.elapsed)}" if self.since is not None else "runs"
                 return f"{began}, last seen at {line}" if line else began
             case "failed":
-                where = f"failed at {line}" if line else "failed"
+                elsewhere = self.error is not None and self.error.elsewhere
+                where = f"failed at {self.place.words(elsewhere)}" if self.place else "failed"
                 return f"{where}: {self.error.first_line}" if self.error else where
             case "stopped":
                 signal = self.detail.removeprefix("stopped by ")

@@ -207,13 +207,16 @@ def _never_came(record: Record, entries: Sequence[Operation]) -> str | None:
     for rank in missing_ranks(entries):
         state = states[rank] if rank < len(states) else None
         if state is not None and state.phase in ENDED:
-            reasons.setdefault(ENDED[state.phase], []).append(rank)
+            reason = ENDED[state.phase]
         elif record.meta.mode == "step":
             continue
         elif state is None:
-            reasons.setdefault("never came to it", []).append(rank)
+            reason = "never came to it"
+        elif state.phase == "running":
+            reason = "had not come to it"
         else:
-            reasons.setdefault(f"did not: it {str(state).removeprefix(f'rank {rank} ')}", []).append(rank)
+            reason = f"did not: it {str(state).removeprefix(f'rank {rank} ')}"
+        reasons.setdefault(reason, []).append(rank)
     if not reasons:
         return None
     alone = (parts[0] for parts in record.by_match.values() if is_message(parts[0].name) and not is_complete(parts))

@@ -264,3 +264,22 @@ def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
     for words, call in refused:
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def names_a_port(port: int) -> int:
+    """As a lecture does, which starts its ranks by itself."""
+    os.environ["MASTER_ADDR"] = "localhost"
+    os.environ["MASTER_PORT"] = str(port)
+    dist.init_process_group("gloo", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    return int(x)
+
+
+def test_a_port_that_the_code_names_is_opened_where_torchrun_has_opened_another(tmp_path: Path) -> None:
+    path = tmp_path / "exported.py"
+    path.write_text(script(names_a_port, (launch.free_port(),), world=2))
+    common = {"WORLD_SIZE": "2", "MASTER_PORT": str(launch.free_port()), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    first, _ = launch.launch(path, [{"RANK": str(rank), "LOCAL_RANK": str(rank), **common} for rank in range(2)])
+    assert first.said.strip() == "names_a_port on 2 ranks (gloo, cpu); rank 0 has 2", first.complained

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import kit
+from kit.run.errors import RankError
 from kit.run.live import LiveRunner
+from tests import gloo
+from tests.ranks import foreign, foreign_training
+from tests.ranks.modules import layers
 
 STEPS = 5
 
@@ -192,3 +204,122 @@ def test_a_pipeline_by_send_and_receive(ranks: LiveRunner) -> None:
 def test_a_group_called_with_the_wrong_rank_says_so(three: LiveRunner) -> None:
     state = three.step(lecture_collectives, 0, 3).finish()
     assert "this is rank 1 of 3: take them from the environment" in str(state[1])
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[gloo.World]:
+    """Two ranks that are torch's and nobody else's."""
+    with gloo.world(2) as ranks:
+        yield ranks
+
+
+# Plain gloo does not coalesce, and fails from then on.
+PLAIN = [function for function in foreign.EVERY if function is not foreign.coalesced_messages]
+ALIKE = [*PLAIN, *foreign_training.EVERY, *foreign_training.WITH_A_FOLDER]
+
+
+@pytest.mark.parametrize("function", ALIKE, ids=lambda f: f.__name__)
+def test_results_are_those_of_plain_ranks_bit_by_bit(
+    plain: gloo.World, cluster_of: Callable[[int], LiveRunner], tmp_path: Path, function: Callable[..., Any]
+) -> None:
+    two = cluster_of(2)
+    folder = [str(tmp_path)] if function in foreign_training.WITH_A_FOLDER else []
+    wanted = plain.run(function, *folder)
+    session = two.step(function, *folder)
+    session.finish(timeout=120)
+    for ours in (session.results, two.record(function, *folder).results):
+        _same(ours, wanted)
+
+
+def _same(ours: Any, wanted: Any) -> None:
+    ours, wanted = tree_leaves(ours), tree_leaves(wanted)
+    assert len(ours) == len(wanted) > 0
+    for one, other in zip(ours, wanted, strict=True):
+        assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other, (one, other)
+
+
+# -- sentences
+
+
+def warns() -> None:
+    from torch.utils.data import DataLoader
+
+    warnings.warn("mine", stacklevel=1)
+    DataLoader([1, 2, 3], num_workers=1000)  # type: ignore[arg-type]
+
+
+def handles_signals() -> None:
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
+def fails_elsewhere() -> None:
+    layers.summed(torch.ones(1))
+
+
+def returns_a_wrapped_model() -> Any:
+    return nn.parallel.DistributedDataParallel(small())
+
+
+def test_what_is_said_of_another_file_names_it(three: LiveRunner) -> None:
+    mine, torchs = (part.text for part in three.record(warns).trace.ranks[0].output)
+    assert mine.startswith(f"line {warns.__code__.co_firstlineno + 3}: UserWarning: mine")
+    assert re.match(r"line \d+ of dataloader.py: UserWarning: This DataLoader will create 1000", torchs)
+    line = layers.summed.__code__.co_firstlineno + 1
+    with pytest.raises(RankError, match=f"rank 0 failed at line {line} of layers.py: AttributeError"):
+        three.record(fails_elsewhere)
+
+
+def test_errors_say_what_to_do_here(three: LiveRunner) -> None:
+    with pytest.raises(RankError, match="signal only works in main thread .*: a rank's function runs in another"):
+        three.record(handles_signals)
+    with pytest.raises(ValueError, match=r"of no use outside its ranks .* return tensors or plain data"):
+        print(three.record(returns_a_wrapped_model).results)
+
+
+@dataclass
+class Settings:
+    width: int
+
+
+def makes_settings() -> int:
+    return Settings(3).width
+
+
+def test_code_that_dataclasses_write_is_no_source_to_be_missed(three: LiveRunner) -> None:
+    recording = three.record(makes_settings)
+    assert recording.results == [3, 3, 3] and recording.trace.meta.notes == ()
+
+
+def told_by_launchers() -> tuple[str, bool]:
+    return os.environ["GROUP_RANK"], dist.is_torchelastic_launched()
+
+
+def test_the_environment_is_that_of_torchrun(three: LiveRunner) -> None:
+    assert three.record(told_by_launchers).results == [("0", True)] * 3
+
+
+# -- compiled code
+
+
+def compiles() -> tuple[int, list[torch.Tensor]]:
+    from torch._dynamo.utils import counters
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y + 1
+
+    counters.clear()
+    compiled = torch.compile(doubled, backend="eager")
+    x = compiled(torch.ones(3))
+    y = compiled(x)
+    return counters["frames"]["ok"], [x, y]
+
+
+def test_a_compiled_function_is_one_stop_and_compiled(cluster_of: Callable[[int], LiveRunner]) -> None:
+    session = cluster_of(2).step(compiles)
+    places = set()
+    while session.live:
+        places |= {(state.place.function, state.phase) for state in session.step() if state.place}
+    assert {function for function, _ in places} == {"compiles"}
+    for frames, (x, y) in session.results:
+        assert (frames, x.tolist(), y.tolist()) == (1, [3.0] * 3, [7.0] * 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,6 +68,10 @@ class Engine(IPEngine):
 
     def to_work_dir(self) -> None:
         """The rank stood there before its engine was launched; by now its code may have gone elsewhere."""
+
+    def init_signal(self) -> None:
+        """Ignores Ctrl-C alone: what the learner's code forks would inherit a handler for SIGTERM, too, and not end."""
+        signal.signal(signal.SIGINT, self._signal_sigint)
 
     async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
         with _few_modules():

@@ -1,8 +1,9 @@
 """Ranks as threads of one process, one at a time: a rank works until it must wait for others, then the next one does.
 
 Because only one of them runs, each can have for its turn what processes have for themselves and threads would share:
-the state of random generators, the output streams, RANK in the environment. And when all of them wait, that is a
-fact and no guess.
+the learner's modules and classes, the state of random generators, the output streams, the environment, the working
+directory. What a rank changes in an installed package (an attribute that it puts into `torch`, say) is changed for all.
+And when all of them wait, that is a fact and no guess.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ import random
 import sys
 import threading
 import warnings
+import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+
+from kit.probe.arrival import keep_classes_in
+from kit.probe.own import own_modules
 
 
 class Turns:
@@ -84,14 +90,31 @@ class Own:
     """What a rank has for itself while it runs; it begins with what the thread has that makes this."""
 
     def __init__(self, rank: int) -> None:
-        self._environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        self._environment = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        self._classes: Any = weakref.WeakValueDictionary()
+        self._modules: dict[str, ModuleType] = {}
+        self._common = own_modules().keys()  # there before any rank
+        self._names: Set[str] = frozenset()
+        self._loaded = 0  # modules, when their names were found
+        self._folder = os.getcwd()
         self._kept = _streams_and_numbers()
 
     def put_away(self) -> None:
+        self._environment = dict(os.environ)
+        self._folder = os.getcwd()
+        if len(sys.modules) != self._loaded:  # else nothing was imported since: to look at all of them takes long
+            self._names, self._loaded = own_modules().keys() - self._common, len(sys.modules)
+        self._modules = {name: sys.modules.pop(name) for name in self._names if name in sys.modules}
         self._kept = _streams_and_numbers()
 
     def take_out(self) -> None:
-        os.environ.update(self._environment)
+        if os.environ != self._environment:
+            os.environ.clear()
+            os.environ.update(self._environment)
+        if os.getcwd() != self._folder:
+            os.chdir(self._folder)
+        sys.modules.update(self._modules)
+        keep_classes_in(self._classes)
         streams, dtype, mine, numpys, torchs = self._kept
         sys.stdout, sys.stderr, warnings.showwarning = streams
         torch.set_default_dtype(dtype)

@@ -51,6 +51,8 @@ def _isolate_threads() -> dict[str, Callable[..., Any]]:
 class CallsHandedBack:
     """Takes the place of a real group: sends nothing, and returns the arguments of every call."""
 
+    _device_types = (torch.device("cpu"),)
+
     def __getattr__(self, method: str) -> Callable[..., tuple[Any, ...]]:
         return lambda *arguments, **options: arguments
 

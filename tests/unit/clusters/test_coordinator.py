@@ -29,6 +29,7 @@ from kit.protocol.messages import (
     ToCoordinator,
     Waits,
 )
+from kit.protocol.parcels import Parcel
 from kit.protocol.wire import Channel
 from kit.trace.facts import Frame, Memory, Operation, Phase, Place, Region, Stop
 
@@ -56,7 +57,7 @@ def message(rank: int, name: str, peer: int, count: int = 4, tag: int = 0) -> Op
 
 
 def task(run: int = 1, mode: Any = "step", size: int = 3) -> Task:
-    return Task(run, mode, size, None, b"", {}, "cell", 0)
+    return Task(run, mode, size, None, Parcel(), (), {}, "cell", 0)
 
 
 class Seen:

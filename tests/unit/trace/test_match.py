@@ -254,6 +254,15 @@ def test_a_recorded_run_names_what_the_others_did_instead() -> None:
     assert text.startswith("rank 0 calls send to rank 1 (line 4); rank 1 did not: it waits in send to rank 0 · line 4")
 
 
+def test_a_rank_that_still_runs_has_not_come_yet() -> None:
+    stepped = example.deadlock()
+    newest = stepped.positions[-1]
+    running = tuple(replace(state, phase="running", since=None) for state in newest.states)
+    positions = (*stepped.positions[:-1], replace(newest, states=running))
+    (text,) = replace(stepped, meta=replace(stepped.meta, mode="record"), positions=positions).mismatches()
+    assert text.startswith("rank 0 calls send to rank 1 (line 4); rank 1 had not come to it.")
+
+
 def test_what_follows_a_mismatch_in_its_group_is_not_told() -> None:
     trace = example.via_root()
     ranks = list(trace.ranks)

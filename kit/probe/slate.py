@@ -1,0 +1,82 @@
+"""What a run may change of the process it runs in, so that the next one finds it as the first did."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import sys
+import warnings
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from kit.probe.own import own_modules
+from kit.probe.world import seed_everything
+
+# Where code that tries things out puts functions of its own in place of torch's.
+_PATCHED: tuple[Any, ...] = (
+    torch,
+    torch.Tensor,
+    torch.autograd,
+    torch.nn,
+    torch.nn.Module,
+    torch.nn.functional,
+    torch.optim,
+    torch.optim.Optimizer,
+    dist,
+    c10d,
+    dist.ProcessGroup,
+)
+
+
+class Slate:
+    """The process as it is now. `clean` brings it back to that, with random numbers that no run has drawn."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._folder = os.getcwd()
+        self._environment = dict(os.environ)
+        self._path = list(sys.path)
+        self._modules = set(sys.modules)
+        self._filters = list(warnings.filters)
+        self._threads = torch.get_num_threads()
+        self._dtype = torch.get_default_dtype()
+        self._precision = torch.get_float32_matmul_precision()
+        self._functions = [
+            (owner, {name: value for name, value in vars(owner).items() if callable(value)}) for owner in _PATCHED
+        ]
+
+    def clean(self) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+            child.join()
+        for name in own_modules().keys() - self._modules:  # which may be others by now
+            del sys.modules[name]
+        for owner, functions in self._functions:
+            _put_back(owner, functions)
+        os.environ.clear()
+        os.environ.update(self._environment)
+        if os.path.isdir(self._folder):
+            os.chdir(self._folder)
+        sys.path[:] = self._path
+        warnings.filters[:] = self._filters  # type: ignore[index]
+        torch.set_num_threads(self._threads)
+        torch.set_default_dtype(self._dtype)
+        torch.set_float32_matmul_precision(self._precision)
+        torch.use_deterministic_algorithms(False)
+        torch.set_anomaly_enabled(False)
+        gc.enable()
+        seed_everything(self._rank)
+
+
+def _put_back(owner: Any, functions: dict[str, Any]) -> None:
+    now = dict(vars(owner))
+    for name, value in functions.items():
+        if now.get(name) is not value:
+            setattr(owner, name, value)
+    for name in now.keys() - functions.keys():
+        if callable(now[name]) and any(name in vars(base) for base in getattr(owner, "__mro__", ())[1:]):
+            delattr(owner, name)  # it hides what the class has from another

@@ -1,0 +1,127 @@
+"""What one run changed of its ranks, or left open, does not reach the next."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as functional
+
+from kit.run.live import LiveRunner
+from tests.ranks.living import alive, until
+
+
+def disturbs() -> int:
+    dist.all_reduce = lambda x: None
+    functional.relu = torch.nn.functional.gelu
+    torch.Tensor.add_ = torch.Tensor.sub_
+    os.chdir("/")
+    os.environ["LEFT_OVER"] = os.environ["RANK"] = "7"
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(torch.get_num_threads() + 1)
+    torch.manual_seed(0)
+    random.seed(0)
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+    child.start()
+    assert child.pid
+    return child.pid
+
+
+def finds() -> dict[str, Any]:
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    return {
+        "sum": x.tolist(),
+        "relu": functional.relu(-torch.ones(1)).item(),
+        "added": torch.ones(1).add_(1).item(),
+        "folder": os.getcwd(),
+        "environment": (os.environ.get("LEFT_OVER"), os.environ["RANK"], os.environ["WORLD_SIZE"]),
+        "torch": (str(x.dtype), str(x.device), torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()),
+    }
+
+
+def draws() -> tuple[float, float]:
+    return float(torch.rand(1)), random.random()
+
+
+@pytest.mark.parametrize("how", ["record", "step"])
+def test_a_run_finds_its_ranks_as_the_first_one_did(three: LiveRunner, how: str) -> None:
+    before = three.reset().record(finds).results
+    assert before[2]["environment"] == (None, "2", "3") and before[0]["sum"] == [3.0, 3.0]
+    if how == "record":
+        children = three.record(disturbs).results
+    else:
+        session = three.step(disturbs)
+        session.finish()
+        children = session.results
+    assert three.record(finds).results == before
+    assert not alive(children), "what a run had started ends before the next"
+    drawn = three.record(draws).results
+    assert len({number for pair in drawn for number in pair}) == 6, "every rank draws its own numbers again"
+
+
+class Held:
+    """Tells when it is let go."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __del__(self) -> None:
+        self.file.touch()
+
+
+def holds(folder: Path, argument: list[Held]) -> float:
+    gc.disable()
+    rank = dist.get_rank()
+    argument.append(Held(folder / f"argument {rank}"))
+    held = Held(folder / f"local {rank}")
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    return float(x) * len(argument) * (held is not None)
+
+
+@pytest.mark.parametrize("how", ["record", "step"])
+def test_what_a_function_held_is_let_go_at_its_end(three: LiveRunner, tmp_path: Path, how: str) -> None:
+    if how == "record":
+        three.record(holds, tmp_path, [])
+    else:
+        session = three.step(holds, tmp_path, [])
+        while session.live:
+            session.step()
+    wanted = {f"{what} {rank}" for what in ("argument", "local") for rank in range(3)}
+    assert until(lambda: {file.name for file in tmp_path.iterdir()} == wanted), "without a garbage collection"
+
+
+def ends_a_child() -> int | None:
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    child.start()
+    child.terminate()
+    child.join(60)
+    return child.exitcode
+
+
+def test_children_of_ranks_end_when_they_are_told_to(three: LiveRunner) -> None:
+    assert three.record(ends_a_child).results == [-signal.SIGTERM] * 3
+
+
+def moves_away_before_the_engine_comes_up() -> str:
+    from kit.clusters.host.engine import Engine
+
+    os.chdir("/")
+    Engine.instance().to_work_dir()  # as it calls while it comes up, beside the code that runs already
+    return os.getcwd()
+
+
+def test_the_engine_leaves_the_working_directory_alone(three: LiveRunner) -> None:
+    assert three.record(moves_away_before_the_engine_comes_up).results == ["/"] * 3
