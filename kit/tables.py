@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
@@ -40,12 +41,18 @@ def html_table(title: str, rows: Rows, notes: Sequence[str] = ()) -> str:
 
     def line(cells: Sequence[str], tag: str) -> str:
         sides = ("left" if i == 0 else "right" for i in range(len(cells)))
-        inner = (f"<{tag} style='text-align:{s}'>{escape(c)}</{tag}>" for s, c in zip(sides, cells, strict=True))
+        texts = map(_unbroken, cells)
+        inner = (f"<{tag} style='text-align:{s}'>{escape(c)}</{tag}>" for s, c in zip(sides, texts, strict=True))
         return f"<tr>{''.join(inner)}</tr>"
 
     head, *body = rows
     lines = line(head, "th") + "".join(line(row, "td") for row in body)
     return _html(title, title, lines) + "".join(f"<div>{escape(note)}</div>" for note in notes)
+
+
+def _unbroken(text: str) -> str:
+    """A number and its unit stay in one line."""
+    return re.sub(r"(?<=\d) (?=[A-Za-zµ%×])", "\u00a0", text)
 
 
 def text_facts(title: str, facts: Facts) -> str:

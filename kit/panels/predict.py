@@ -123,6 +123,10 @@ def _asked(named: tuple[str, str]) -> str:
 
 
 def _field(name: str) -> widgets.Text:
-    field = widgets.Text(description=name.replace("_", " "), layout=widgets.Layout(width="220px"))
+    shown = {
+        "layout": {"width": "270px"},
+        "style": {"description_width": "140px"},
+    }  # 'halving and doubling' is read whole
+    field = widgets.Text(description=name.replace("_", " "), **shown)
     field.add_class(f"ls-guess-{name.replace('_', '-')}")
     return field

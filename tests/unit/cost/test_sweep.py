@@ -94,6 +94,10 @@ def test_what_was_not_measured_is_named() -> None:
         short.fit("send")
 
 
+def test_a_number_and_its_unit_stay_in_one_line() -> None:
+    assert "1.2\u00a0kB" in made()._repr_html_() and "a note" in made()._repr_html_()
+
+
 def test_the_table_has_a_line_for_each_row_and_says_what_gb_is() -> None:
     sweep = made()
     lines = str(sweep).splitlines()
