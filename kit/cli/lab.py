@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from jupyter_core.paths import jupyter_runtime_dir
+
 from kit import resources
+from kit.clusters.folder import RunFolder
 
 if TYPE_CHECKING:
     import argparse
@@ -37,12 +42,14 @@ def run(options: argparse.Namespace) -> NoReturn:
     stays = f"; {len(kept)} that were there stay as they are" if kept else ""
     print(f"Your labs are in {folder} ({len(copied)} files copied{stays}).", flush=True)
     first = resources.shipped().notebooks()[0].name
+    _have_room_for_sockets()
     command = [
         *(sys.executable, "-m", "jupyterlab"),
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/labs/{first}",
         # tabs of another project's notebooks would be looked for in this folder
         f"--LabApp.workspaces_dir={folder / '.jupyter' / 'workspaces'}",
+        "--KernelManager.transport=ipc",  # other users of this host could read along what kernels say over TCP
         *("--log-level=ERROR", "--LabApp.log_level=ERROR"),  # the address stands alone, where it can be found
         *(["--no-browser"] if options.no_browser else []),
         *(["--allow-root"] if os.geteuid() == 0 else []),
@@ -51,3 +58,20 @@ def run(options: argparse.Namespace) -> NoReturn:
     ours = str(resources.assets() / "jupyter")
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([ours, *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])])
     os.execv(sys.executable, command)
+
+
+def _have_room_for_sockets() -> None:
+    """Has Jupyter put its runtime files, and the sockets of its kernels with them, where sockets can be."""
+    usual = Path(jupyter_runtime_dir())
+    try:
+        usual.mkdir(parents=True, exist_ok=True, mode=0o700)
+        longest = usual / f"kernel-{uuid.uuid4()}-ipc-5"
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.bind(str(longest))
+        longest.unlink()
+    except OSError as refused:  # the name is too long, or the file system has none
+        folder = RunFolder()
+        folder.keep_through_exec()
+        os.environ["JUPYTER_RUNTIME_DIR"] = str(folder.path)
+        why = refused.strerror or str(refused)
+        print(f"Jupyter's runtime files are in {folder.path}: {usual} can hold no sockets ({why}).", flush=True)

@@ -44,6 +44,10 @@ class RunFolder:
                 found.append("\n".join(text[-lines:]))
         return "\n".join(found)
 
+    def keep_through_exec(self) -> None:
+        """It goes on being in use when this process becomes another program."""
+        os.set_inheritable(os.dup(self._owner.fileno()), True)
+
     def remove(self) -> None:
         self._owner.close()
         shutil.rmtree(self.path, ignore_errors=True)

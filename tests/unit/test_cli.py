@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -141,6 +142,22 @@ def test_lab_copies_the_labs_and_opens_the_first(started: list[list[str]], tmp_p
     ours, site = os.environ["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert (Path(ours) / "jupyter_lab_config.json").is_file()
     assert site == "/etc/site"
+
+
+def test_kernels_of_the_lab_speak_where_no_other_user_can_listen(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, short_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = short_path / "runtime"
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(usual))
+    run("lab", "--dir", str(short_path))
+    assert "--KernelManager.transport=ipc" in started[0]
+    assert os.environ["JUPYTER_RUNTIME_DIR"] == str(usual) and not list(usual.iterdir())
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(short_path / ("long" * 20)))
+    run("lab", "--dir", str(short_path))
+    instead = Path(os.environ["JUPYTER_RUNTIME_DIR"])
+    assert instead.stat().st_mode & 0o777 == 0o700 and len(str(instead)) < 60
+    assert f"runtime files are in {instead}: " in capsys.readouterr().out
+    shutil.rmtree(instead)
 
 
 def test_lab_never_overwrites(started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
