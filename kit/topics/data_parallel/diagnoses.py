@@ -1,4 +1,4 @@
-"""What lab 03 has to say about gradients: the usual mistakes in averaging them, and what averaging may send.
+"""What labs 03a and 03b have to say about gradients: the usual mistakes in averaging them, and what averaging may send.
 
 A result is one flat tensor; `facts['parts']` names its pieces, [(name, elements), ...], and `facts['own']` is what each
 rank would have without the others.

@@ -1,4 +1,4 @@
-"""On ranks: a model whose gradients are known numbers, and how the functions of lab 03 are used on it."""
+"""On ranks: a model whose gradients are known numbers, and how the functions of labs 03a and 03b are used on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lab 03: one state for all ranks, gradients averaged by hand, by hooks, and in buckets while backward goes on."""
+"""Labs 03a and 03b: one state for all ranks, gradients averaged by hand, by hooks, and in buckets while backward goes on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kit.topics.data_parallel.diagnoses import (
     wrong_state,
 )
 
-LAB = "03_data_parallel"
+ONE_MEAN, WHILE_BACKWARD = "03a_data_parallel", "03b_data_parallel"
 SUMS = only(("all_reduce",), "all_reduce, which sums")
 
 # ---------------------------------------------------------------------------------------------------- equal start
@@ -46,7 +46,7 @@ def _all_steps_bytes(case: Case) -> int:
 
 EQUAL_START = Exercise(
     id="equal-start",
-    lab=LAB,
+    lab=ONE_MEAN,
     function="broadcast_state",
     size="P",
     cases=start_cases,
@@ -99,7 +99,7 @@ ERRORS = (
 
 AVERAGE_GRADIENTS = Exercise(
     id="average-gradients",
-    lab=LAB,
+    lab=ONE_MEAN,
     function="average_gradients",
     size="P",
     cases=average_cases,
@@ -140,7 +140,7 @@ def _too_often(case: Case, times: float) -> str:
 
 AVERAGING_HOOKS = Exercise(
     id="averaging-hooks",
-    lab=LAB,
+    lab=WHILE_BACKWARD,
     function="attach_averaging_hooks",
     size="P",
     cases=hook_cases,
@@ -203,7 +203,7 @@ AVERAGING_HOOKS = Exercise(
 
 AVERAGE_IN_BUCKETS = Exercise(
     id="average-in-buckets",
-    lab=LAB,
+    lab=WHILE_BACKWARD,
     function="average_in_buckets",
     size="P",
     cases=bucket_cases,

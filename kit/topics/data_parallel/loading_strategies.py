@@ -21,6 +21,7 @@ import torch.distributed as dist
 from kit.gpt.data import Batch, Tokens, batches, random_batches
 from kit.gpt.shards import ITEM, Shards, open_shards, part_of, shard_paths
 from kit.tables import Rows, Table
+from kit.trace.text import size_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,8 +208,8 @@ class Comparison(Table):
         return found[0]
 
     def table(self) -> tuple[str, Rows, Sequence[str]]:
-        head = ("way", "read by each rank", "sent by each rank", "read again", "wait for a batch")
-        title = f"{len(self.rows[0].waited)} ranks, {self.steps} steps; bytes of all steps, waits of one"
+        head = ("way", "reads", "sends", "again", "waits")
+        title = f"{len(self.rows[0].waited)} ranks, {self.steps} steps: bytes of all steps on each rank; a batch's wait"
         meanings = [f"{row.strategy}: {STRATEGIES[row.strategy].meaning}." for row in self.rows]
         return title, [head, *(_cells(row) for row in self.rows)], [*meanings, *self.notes]
 
@@ -322,10 +323,12 @@ def _cells(row: Row) -> tuple[str, ...]:
         _by_rank(row.bytes_read),
         _by_rank(row.bytes_sent),
         f"{row.repeated:.1%}",
-        f"{waits[0] * 1e3:.1f} to {waits[-1] * 1e3:.1f} ms",
+        f"{waits[0] * 1e3:.1f}–{waits[-1] * 1e3:.1f} ms",
     )
 
 
 def _by_rank(nbytes: Sequence[int]) -> str:
-    """One figure where ranks are alike, all of them where they are not."""
-    return f"{nbytes[0]:,} B" if len(set(nbytes)) == 1 else " / ".join(f"{one:,}" for one in nbytes) + " B"
+    """One figure where ranks are alike, else those of the ranks that have any."""
+    if len(set(nbytes)) == 1:
+        return size_text(nbytes[0])
+    return ", ".join(f"rank {rank}: {size_text(one)}" for rank, one in enumerate(nbytes) if one)

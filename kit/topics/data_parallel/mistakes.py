@@ -1,4 +1,4 @@
-"""How people usually get the exercises of lab 03 wrong."""
+"""How people usually get the exercises of labs 03a and 03b wrong."""
 
 from kit.grade.exercise import Mistake
 

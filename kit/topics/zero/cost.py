@@ -144,25 +144,32 @@ class Fitting:
         )
 
 
-def fitting(model: Model, nodes: int, stage: int, machine: Machine = POLARIS, precision: Precision = MIXED) -> Fitting:
-    """Bytes per rank of `model` on so many nodes, one rank for each accelerator. ValueError for nodes there are not."""
+def fitting(
+    model: Model, nodes: int, stage: int, machine: Machine = POLARIS, precision: Precision = MIXED, in_hand: int = 1
+) -> Fitting:
+    """Bytes per rank of `model` on so many nodes, one rank for each accelerator.
+
+    in_hand: whole layers of stage 3; 2 where the next one is fetched early. ValueError for nodes there are not.
+    """
     if not 1 <= nodes <= machine.nodes:
         raise ValueError(f"{machine.name} has 1 to {machine.nodes} nodes, not {nodes}")
     ranks = nodes * machine.per_node
     needed = model_state(model.parameters, ranks=ranks, stage=stage, precision=precision).total
     if stage == 3:
-        needed += layer_in_hand(model.parameters, model.layers, precision)
+        needed += in_hand * layer_in_hand(model.parameters, model.layers, precision)
     return Fitting(model, stage, nodes, ranks, needed, machine.accelerator.memory)
 
 
-def fewest_nodes(model: Model, stage: int, machine: Machine = POLARIS, precision: Precision = MIXED) -> int | None:
+def fewest_nodes(
+    model: Model, stage: int, machine: Machine = POLARIS, precision: Precision = MIXED, in_hand: int = 1
+) -> int | None:
     """The smallest number of nodes on which it fits; None where not even all of them are enough."""
     low, high = 1, machine.nodes
-    if not fitting(model, high, stage, machine, precision).fits:
+    if not fitting(model, high, stage, machine, precision, in_hand).fits:
         return None
     while low < high:  # more nodes never need more memory per rank
         middle = (low + high) // 2
-        if fitting(model, middle, stage, machine, precision).fits:
+        if fitting(model, middle, stage, machine, precision, in_hand).fits:
             high = middle
         else:
             low = middle + 1

@@ -20,11 +20,12 @@ def solved(said: Callable[[str], str]) -> None:
     calls = dict(re.findall(r"(?m)^(\w+) +(.*)$", said("step-two-run")))
     assert calls["forward"].split() == ["G"] * 7  # six layers, and what belongs to none
     assert (calls["backward"].split().count("G"), calls["backward"].split().count("R")) == (6, 7)
-    ratios = re.findall(r"([\d.]+) x ", said("measure-rest-run"))
+    ratios = re.findall(r"(?m)([\d.]+) x$", said("measure-rest-run"))
     assert len(ratios) == 4 and all(abs(float(ratio) - 1) < 0.05 for ratio in ratios)
     took = re.findall(r"gather behind (\w+) +(\d+) ms", said("measure-hide-run"))
     assert [name for name, _ in took] == ["nothing", "step", "forward"]
     assert "405B           never    never    never  54 nodes" in said("measure-polaris-run")
+    assert "two in hand: 94 nodes" in said("measure-polaris-run")
     kept = re.findall(r"\[(.*?)\]\.\.\., optimizer state ([\d,]+) bytes", said("break-whole-run"))
     assert kept[0][0] == kept[1][0]
     assert int(kept[1][1].replace(",", "")) == 3 * int(kept[0][1].replace(",", ""))
@@ -34,6 +35,24 @@ def solved(said: Callable[[str], str]) -> None:
     assert "rank 1 died in all_gather" in said("break-dies-run")
     again, first = re.findall(r"\d+\.\d{4}", said("break-rescue-run"))
     assert again == first
+    sent, weights = re.findall(r"([\d,]+) bytes from rank 0 \(4P = ([\d,]+)\)", said("harder-start"))[0]
+    assert sent == weights
+    narrow(said)
+    resumes(said)
+
+
+def narrow(said: Callable[[str], str]) -> None:
+    """Tables that are read beside an open file browser: 66 characters stand in 560 px."""
+    tables = ("predict-same-run", "measure-rest-run", "measure-torch-run", "measure-trade-run", "harder-start")
+    for line in (line for name in tables for line in said(name).splitlines()):
+        assert len(line) <= 66, line
+
+
+def resumes(said: Callable[[str], str]) -> None:
+    """A run that was cut off and goes on ends where one without a stop does, on every rank."""
+    whole, cut, resumed = (line.partition(":")[2].strip() for line in said("take-home-resume").split("\n") if line)
+    assert whole == resumed != cut
+    assert len(set(re.findall(r"\d+\.\d+", whole))) > 1, "ranks read windows of their own"
 
 
 def replayed(said: Callable[[str], str]) -> None:
@@ -46,6 +65,8 @@ def replayed(said: Callable[[str], str]) -> None:
     assert said("break-late-run").count("should have been 1111") == 4
     assert "rank 1 died in all_gather" in said("break-dies-run")
     assert "borrowed · stop 0 · recorded" in said("step-borrow-panel")
+    narrow(said)
+    resumes(said)
 
 
 def script(ranks: int) -> str:

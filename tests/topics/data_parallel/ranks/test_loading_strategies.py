@@ -160,7 +160,7 @@ def test_words_say_what_was_found_and_what_is_played(three: LiveRunner, folder: 
     )
     lines = told.splitlines()
     assert lines[0].startswith("3 ranks, 2 steps")
-    assert lines[2].split("  ")[0] == "scatter" and "612 / 0 / 0 B" in lines[2] and "816 / 0 / 0 B" in lines[2]
+    assert lines[2].split("  ")[0] == "scatter" and "rank 0: 612 B" in lines[2] and "rank 0: 816 B" in lines[2]
     assert "0.0%" in lines[2]
     assert lines[3].split("  ")[0] == "sampler" and "204 B" in lines[3] and " ms" in lines[3]
     assert "scatter: some ranks read, and scatter to the others." in told

@@ -105,6 +105,13 @@ def test_fewest_nodes_of_polaris(model: object) -> None:
             assert nodes == 1 or not fitting(model, nodes - 1, stage).fits
 
 
+def test_a_layer_fetched_early_needs_more_nodes() -> None:
+    """405B: 6480/N + 2 x 12.86 of 42.95 GB, N >= 375.9."""
+    assert fewest_nodes(MODELS[-1], 3, in_hand=2) == 94
+    more = fitting(MODELS[-1], 94, 3, in_hand=2).needed - fitting(MODELS[-1], 94, 3).needed
+    assert more == layer_in_hand(MODELS[-1].parameters, MODELS[-1].layers)
+
+
 def test_a_fitting_says_what_is_left_or_missing() -> None:
     tight = fitting(MODELS[0], 1, 2)
     assert (tight.ranks, tight.needed) == (4, 38_500_000_000) and tight.left == 40 * 2**30 - tight.needed
