@@ -39,7 +39,7 @@ def replayed(said: Callable[[str], str]) -> None:
 
 def resumes(said: Callable[[str], str]) -> None:
     """A run that was cut off and goes on ends where one without a stop does, on every rank."""
-    whole, cut, resumed = (line.partition(":")[2].strip() for line in said("take-home-resume").split("\n") if line)
+    whole, cut, resumed = re.findall(r": +\[(.*)\]", said("take-home-resume"))
     assert whole == resumed != cut
     assert len(set(re.findall(r"\d+\.\d+", whole))) > 1, "ranks read windows of their own"
 
