@@ -1,4 +1,4 @@
-"""What the functions of labs 03a and 03b are tried on: models of random sizes, and for every rank its own numbers in them."""
+"""What labs 03a and 03b try functions on: models of random sizes, and for every rank its own numbers in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labs 03a and 03b: one state for all ranks, gradients averaged by hand, by hooks, and in buckets while backward goes on."""
+"""Labs 03a and 03b: one state for all ranks, gradients averaged by hand, by hooks, and in buckets."""
 
 from __future__ import annotations
 
