@@ -1,6 +1,6 @@
 """What is right in the questions of labs 03a and 03b, and what is said to usual wrong guesses."""
 
-from kit.grade.predict import Answer
+from kit.grade.question import Answer
 
 OWN = "That is rank 0's own. Averaging replaces it, on rank 0 as on all others."
 SUM = "That is the sum. It still has to be divided by the number of ranks."

@@ -1,6 +1,6 @@
 """What is right in the questions of lab 04, and what is said to usual wrong guesses."""
 
-from kit.grade.predict import Answer
+from kit.grade.question import Answer
 
 HALVES = "An all-reduce is a reduce-scatter and an all-gather. Stage 1 runs one, steps, runs the other."
 OVERWRITTEN = "Every rank's own shard was stepped with the whole sum; gathering overwrites the rest."
