@@ -112,7 +112,7 @@ class _Together(dist.Work):
 
     def wait(self, timeout: Any = None) -> bool:
         for work in self._works:
-            work.wait()
+            work.wait() if timeout is None else work.wait(timeout)
         return True
 
     def is_completed(self) -> bool:

@@ -27,6 +27,7 @@ class DeferredWork(dist.Work):
         self._tensors = tensors
         self._device = device
         self._settling = threading.Lock()
+        self._settled = False
 
     def finish(self) -> None:
         with self._settling:
@@ -34,7 +35,7 @@ class DeferredWork(dist.Work):
             future, after = self.future, self._after
         for call in after:  # first, while whoever waits for the future still does
             call()
-        self._settle(future)
+        self._comes(future)
 
     def after(self, call: Callable[[], None]) -> None:
         """Calls `call()` once it is done, in the thread that finishes it, or at once."""
@@ -84,9 +85,15 @@ class DeferredWork(dist.Work):
             self._settle(self.future)
         return self.future
 
+    def _comes(self, future: torch.futures.Future[Any] | None) -> None:
+        """A future that was handed out is to have its value; what its holder does then is done in this thread."""
+        self._settle(future)
+
     def _settle(self, future: torch.futures.Future[Any] | None) -> None:
-        if future is None or future.done():
-            return
+        with self._settling:
+            if future is None or self._settled:
+                return
+            self._settled = True
         if self.error is not None:  # not set_exception: DDP's reducer would take the exception for tensors, and crash
             future._set_unwrap_func(self._raise)
         future.set_result(self._tensors)

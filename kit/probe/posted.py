@@ -11,6 +11,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -36,14 +37,21 @@ class PostedWork(DeferredWork):
     def wait(self, timeout: Any = None) -> bool:
         begin = wait_began(self.entry, sys._getframe(1))
         if not self.done.is_set():
-            self.stand(begin)
+            self.stand(begin, timeout.total_seconds() if timeout else None)
         self.entry.waits.append((begin, time.monotonic_ns()))
+        if not self.done.is_set():
+            self.gave_up(sentence := timed_out(self.entry.name, timeout))
+            raise RuntimeError(sentence)
         self.was_waited_for()
         return super().wait()
 
     @abstractmethod
-    def stand(self, since: int) -> None:
-        """Returns once it is done."""
+    def stand(self, since: int, limit: float | None) -> None:
+        """Returns once it is done, or after `limit` seconds."""
+
+    def gave_up(self, sentence: str) -> None:
+        """It was waited for in vain, as long as the code would wait."""
+        self.entry.error = sentence
 
     def was_waited_for(self) -> None:
         """Hook for subclasses."""
@@ -54,6 +62,11 @@ class PostedWork(DeferredWork):
 
     def refuse(self, sentence: str) -> None:
         self.fail(MismatchedOperation(sentence))
+
+
+def timed_out(name: str, timeout: timedelta) -> str:
+    """In gloo's words."""
+    return f"Timed out waiting {timeout / timedelta(milliseconds=1):.0f}ms for {name} operation to complete"
 
 
 PostedByRun = TypeVar("PostedByRun", bound=PostedWork)

@@ -172,7 +172,7 @@ class Rank:
             self._watch.observer = None
             self._world.during_run(None)
             run.let_go()
-            clean = not self._world.touched and run.aborted is None
+            clean = not self._world.touched and run.world_is_whole and run.aborted is None
             self._channel.send(Ended(run.id, self.number, clean))
 
 

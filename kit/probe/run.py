@@ -48,6 +48,7 @@ class Run(ABC):
         self.id = task.run
         self.rank = rank
         self.aborted: str | None = None
+        self.world_is_whole = True  # its groups can be used by the next run
         self.worker = threading.get_ident()
         self.native = threading.get_native_id()
         self.blackbox = blackbox

@@ -75,8 +75,8 @@ class StepRun(PostingRun["SteppedWork"]):
     def tell_of(self, entry: Entry) -> None:
         self.send(Operated(self.id, self.rank, entry.fact()))
 
-    def tell_wait(self, entry: Entry, since: int, place: Place | None = None) -> None:
-        self.send(Waits(self.id, self.rank, entry.index, since, place))
+    def tell_wait(self, entry: Entry, since: int, place: Place | None = None, gives_up: bool = False) -> None:
+        self.send(Waits(self.id, self.rank, entry.index, since, place, gives_up))
 
     def forget(self, work: SteppedWork) -> None:
         """A work that has been waited for is needed no more, nor are the tensors it holds."""
@@ -143,13 +143,14 @@ class StepRun(PostingRun["SteppedWork"]):
             self._turn.notify_all()
 
     def tick(self) -> None:
-        """A wait inside C++ (DDP's reducer on a future) tells nobody: it shows from outside the thread."""
-        handed_out = [
-            w for w in list(self.works.values()) if w.future is not None and not w.done.is_set() and not w.waited
-        ]
-        if handed_out and self._blocked.seconds() > FUTURE_WAIT:
-            handed_out[0].waited = True
-            self.tell_wait(handed_out[0].entry, time.monotonic_ns())
+        """A wait inside C++ (DDP's reducer on a future, or on one that is chained to it) tells nobody: it shows from
+        outside the thread.
+        """
+        open_ones = [w for w in list(self.works.values()) if not w.done.is_set() and not w.waited]
+        awaited = [w for w in open_ones if w.future is not None or w.by_another]
+        if awaited and self._blocked.seconds() > FUTURE_WAIT:
+            awaited[0].waited = True
+            self.tell_wait(awaited[0].entry, time.monotonic_ns())
 
     # -- in the launching thread ---------------------------------------------------------------------------------
 
@@ -167,7 +168,8 @@ class SteppedWork(PostedWork):
     def __init__(self, run: StepRun, entry: Entry, call: OperationCall, launch: Launch | None) -> None:
         super().__init__(entry, call, run.device)
         entry.keep = self
-        self.waited = False
+        self.waited = False  # for by the learner's own thread, which has told so
+        self.by_another = False  # another thread waits for it
         self.launched = False  # all its participants have asked for it
         self._run = run
         self._launch = launch
@@ -198,20 +200,36 @@ class SteppedWork(PostedWork):
         super().finish()
         self._run.tell_of(self.entry)
 
-    def stand(self, since: int) -> None:
+    def stand(self, since: int, limit: float | None) -> None:
         if threading.get_ident() == self._run.worker:  # while another thread waits, the learner's own may go on
             self.waited = True
-            self._run.tell_wait(self.entry, since, self._run.ledger.place())
-        self.done.wait()
+            self._run.tell_wait(self.entry, since, self._run.ledger.place(), gives_up=limit is not None)
+        else:
+            self.by_another = True
+        self.done.wait(limit)
+
+    def gave_up(self, sentence: str) -> None:
+        super().gave_up(sentence)
+        self.waited = self.by_another = False
+        self._run.tell_of(self.entry)
 
     def was_waited_for(self) -> None:
         self._run.tell_of(self.entry)
         self._run.forget(self)
 
-    def _settle(self, future: torch.futures.Future[Any] | None) -> None:
-        if future is not None and self.error is not None:
+    def _comes(self, future: torch.futures.Future[Any] | None) -> None:
+        """In a thread of its own: what is chained to a future may wait for operations that are launched meanwhile."""
+        if future is None:
+            return
+        if self.error is not None:
             self._run.fail_soon(self.error)
-        super()._settle(future)
+        threading.Thread(target=self._settle_here, args=(future,), name="future", daemon=True).start()
+
+    @torch.no_grad()
+    def _settle_here(self, future: torch.futures.Future[Any]) -> None:
+        if self._run.device.type == "cuda":
+            torch.cuda.set_device(self._run.device)
+        self._settle(future)
 
     def _real(self) -> dist.Work | None:
         if self._launch is None:

@@ -242,6 +242,7 @@ class Waits:
     index: int
     since: int
     place: Place | None = None  # where it waits, which is not where it issued an asynchronous operation
+    gives_up: bool = False  # after some time, by itself
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def mismatches(record: Record) -> tuple[str, ...]:
         if thread in blamed:
             continue
         text = disagreement(entries)
-        if text is None and not is_complete(entries):
+        if text is None and not is_complete(entries) and not any(e.error for e in entries):  # waited for in vain
             text = _never_came(record, entries)
         if text is not None:
             blamed.add(thread)

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -195,3 +196,46 @@ def test_code_that_catches_everything_does_not_keep_the_ranks(three: LiveRunner)
     session = three.step(stubborn)
     session.finish(timeout=0.3)
     assert three.record(recurses).results == [9.0] * 3
+
+
+def chained(x: torch.Tensor) -> torch.Tensor:
+    """As DDP's PowerSGD hook: what is chained to a future communicates, and waits."""
+    y = x + 1
+
+    def then(future: torch.futures.Future[Any]) -> torch.Tensor:
+        dist.all_reduce(y)
+        return y + future.value()[0]
+
+    return dist.all_reduce(x, async_op=True).get_future().then(then).wait()
+
+
+def test_what_is_chained_to_a_future_may_communicate(three: LiveRunner) -> None:
+    session = three.step(chained, torch.ones(2))
+    assert [s.phase for s in session.finish()] == ["finished"] * 3
+    recorded = three.record(chained, torch.ones(2)).results
+    assert [r.tolist() for r in session.results] == [r.tolist() for r in recorded] == [[9.0, 9.0]] * 3
+
+
+def waits_for_some_time(milliseconds: int) -> str:
+    x = torch.zeros(1)
+    if dist.get_rank() == 1:
+        try:
+            dist.irecv(x, 0).wait(timedelta(milliseconds=milliseconds))
+        except RuntimeError as error:
+            return str(error).partition("Timed out")[2]
+    if dist.get_rank() == 0:
+        dist.isend(x, 1) if milliseconds > 100 else None
+    return "came"
+
+
+def test_a_wait_that_gives_up_by_itself_is_no_deadlock(three: LiveRunner) -> None:
+    gave_up = " waiting 50ms for recv operation to complete"
+    session = three.step(waits_for_some_time, 50)
+    assert session.finish().verdict is None
+    assert session.results == ["came", gave_up, "came"]
+    assert three.record(waits_for_some_time, 50).results == ["came", gave_up, "came"]
+    session = three.step(waits_for_some_time, 10**6)
+    state = session.finish(ranks=[1, 2], timeout=0.5)
+    assert (state[1].phase, state[1].waiting_for, state.verdict) == ("waiting", (0,), None)
+    session.finish()
+    assert session.results == ["came"] * 3, "and who comes in time is met"

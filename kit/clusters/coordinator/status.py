@@ -21,6 +21,7 @@ class RankStatus:
     operations: int = 0
     stop: int = -1
     error: Failure | None = None
+    gives_up: bool = False  # it waits for some time only
     remark: str = ""  # of how it runs
 
     def anew(self) -> RankStatus:
@@ -35,9 +36,14 @@ class RankStatus:
     def enter(self, phase: Phase, now: int) -> None:
         self.phase, self.since = phase, now
 
-    def wait_in(self, operation: str, since: int, place: Place | None) -> None:
+    @property
+    def goes_on(self) -> bool:
+        """Whether it does something, or will, with nobody's help."""
+        return self.phase == "running" or self.phase == "waiting" and self.gives_up
+
+    def wait_in(self, operation: str, since: int, place: Place | None, gives_up: bool = False) -> None:
         self.enter("waiting", since)
-        self.operation, self.place = operation, place
+        self.operation, self.place, self.gives_up = operation, place, gives_up
 
     def stand(self, phase: Phase, stop: Stop, error: Failure | None) -> None:
         self.enter(phase, stop.time)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kit.clusters.coordinator.matching import Match, PendingOperations
 from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
@@ -47,6 +47,7 @@ class SteppedRun(CoordinatedRun):
         self._open: dict[tuple[int, int], Operation] = {}  # (rank, index): posted, not launched
         self._waits: dict[int, Operation] = {}  # by rank: what it waits in, or waited in last
         self._motion: Motion | None = Motion(order.motion, now + order.patience)
+        self._given_up: set[str] = set()  # matches for which a rank has waited as long as it would
         self._late = False  # a motion's time ran out while ranks were running
 
     @property
@@ -62,7 +63,7 @@ class SteppedRun(CoordinatedRun):
             case Waits():
                 self._wait(message)
             case Operated():
-                self._out.to_kernel(message)
+                self._operated(message, now)
             case _:
                 super().hear(message, now)
         self._settle(now)
@@ -107,7 +108,18 @@ class SteppedRun(CoordinatedRun):
         status, operation = self._ranks[news.rank], self._open.get((news.rank, news.index))
         if operation is not None and status.phase == "running":
             self._waits[news.rank] = operation
-            status.wait_in(operation.words, news.since, news.place or operation.place or status.place)
+            place = news.place or operation.place or status.place
+            status.wait_in(operation.words, news.since, place, news.gives_up)
+
+    def _operated(self, news: Operated, now: int) -> None:
+        """More is known of an operation: perhaps that it was waited for in vain, and no longer is."""
+        status, operation = self._ranks[news.rank], news.operation
+        if operation.error is not None and (news.rank, operation.index) in self._open:
+            self._given_up.add(operation.match)
+            if status.phase == "waiting" and self._waits[news.rank].index == operation.index:
+                status.enter("running", now)
+                status.operation = None
+        self._out.to_kernel(news)
 
     def _conclude(self, match: Match, now: int) -> None:
         """Lets the operations of a match go, or refuses them."""
@@ -128,7 +140,7 @@ class SteppedRun(CoordinatedRun):
 
     def _settle(self, now: int) -> None:
         """Ends the motion once no rank runs. One suspended by a signal does not: it cannot."""
-        if any(status.phase == "running" and not status.suspended for status in self._ranks):
+        if any(status.goes_on and not status.suspended for status in self._ranks):
             return
         misfits = self._pending.misfits()
         for match in misfits:
@@ -143,7 +155,7 @@ class SteppedRun(CoordinatedRun):
     def _motion_over(self, motion: Motion, now: int) -> None:
         self._motion = None
         states, verdict = self._judged(now)
-        self._late = any(state.phase == "running" for state in states)
+        self._late = any(status.goes_on for status in self._ranks)
         self._out.to_kernel(Settled(self.id, motion.id, states, verdict))
 
     def _tell_changed(self, what: str, now: int) -> None:
@@ -153,7 +165,12 @@ class SteppedRun(CoordinatedRun):
 
     def _judged(self, now: int) -> tuple[tuple[RankState, ...], str | None]:
         states, alone = self.states(now), self._pending.messages
-        verdict = deadlock(states, {s.rank: s.waiting_for for s in states if s.phase == "waiting"}, alone)
+        held = [
+            replace(state, phase="running") if status.goes_on else state
+            for state, status in zip(states, self._ranks, strict=True)
+        ]
+        verdict = deadlock(held, {s.rank: s.waiting_for for s in held if s.phase == "waiting"}, alone)
         if verdict is None and all(state.phase in ENDED for state in states):
-            verdict = next(filter(None, (left_alone(parts, states, alone) for parts in self._pending.open)), None)
+            missed = [parts for parts in self._pending.open if parts[0].match not in self._given_up]
+            verdict = next(filter(None, (left_alone(parts, states, alone) for parts in missed)), None)
         return states, verdict

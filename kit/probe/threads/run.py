@@ -57,7 +57,7 @@ class TurnWork(PostedWork):
         self.splits = splits
         self._run = run
 
-    def stand(self, since: int) -> None:
+    def stand(self, since: int, limit: float | None) -> None:  # their times are not real
         run = self._run
         run.send(Waits(run.id, run.rank, self.entry.index, since, run.ledger.place()))
         run.turns.sleep(run.rank, self.done.is_set)
@@ -71,7 +71,7 @@ class TurnWork(PostedWork):
     def get_future(self) -> torch.futures.Future[Any]:
         """Handed out when it has come: code in C++ that waits for it would not give its turn away."""
         if not self.done.is_set():
-            self.stand(time.monotonic_ns())
+            self.stand(time.monotonic_ns(), limit=None)
         return super().get_future()
 
     def finish(self) -> None:
