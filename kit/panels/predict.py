@@ -7,12 +7,14 @@ its cell is to be run again. Beneath the form there is a second output for that,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from html import escape
 from typing import Any
 
 import ipywidgets as widgets
 
 from kit.grade.predict import Prediction
+from kit.resources import assets
 
 _STYLE = "font-size:13px;line-height:1.5"
 _FORM, _TEXT = ".ls-predict:not(.jupyter-widgets-disconnected)", ".ls-predict-text"
@@ -56,7 +58,9 @@ class PredictionForm(Prediction):
             self._notice.value = f'<span style="{_STYLE}">{escape(str(error))}</span>'
 
     def _build(self) -> widgets.VBox:
-        question = widgets.HTML(f'<b style="{_STYLE}">{escape(self.question)}</b>')
+        keys = escape(f"({_keys()})(this)")
+        asked = f'<b style="{_STYLE}">{escape(self.question)}</b><img src="data:," alt="" hidden onerror="{keys}">'
+        question = widgets.HTML(asked)
         self._notice = widgets.HTML()
         self._button = widgets.Button(description="Commit", tooltip="Take this guess", button_style="primary")
         self._button.add_class("ls-commit")
@@ -115,6 +119,11 @@ def predict(identity: str, question: str, choices: Sequence[str] | None = None, 
     what came out. Raises ValueError for a question with neither choices nor numbers, or both.
     """
     return PredictionForm(identity, question, choices, units)
+
+
+@cache
+def _keys() -> str:
+    return (assets() / "panel" / "question.js").read_text(encoding="utf-8")
 
 
 def _asked(named: tuple[str, str]) -> str:
