@@ -64,12 +64,34 @@
     new ResizeObserver(() => showRanks(source)).observe(source); // another width breaks lines elsewhere
   }
 
+  function canvases(root) {
+    return [...root.querySelectorAll("*")].flatMap(part =>
+      part.tagName === "CANVAS" ? [part] : part.shadowRoot ? canvases(part.shadowRoot) : []);
+  }
+
+  function hasInk(canvas) {
+    const { width, height } = canvas;
+    const ink = width * height > 0 && canvas.getContext("2d")?.getImageData(0, 0, width, height).data;
+    return Boolean(ink) && ink.some(byte => byte > 0);
+  }
+
+  function uncover(view) { // Bokeh answers when it has laid itself out; on a busy machine it paints much later
+    if (!view.classList.contains("lsp-drawn")) delete view.dataset.painted;
+    else if (view.dataset.painted || !view.isConnected) return;
+    else if (canvases(view).some(hasInk)) view.dataset.painted = "";
+    else setTimeout(() => uncover(view), 50);
+  }
+
   function adopt(mark, tries = 0) {
     const panel = mark.closest(".lsp-panel");
     if (panel && panel.isConnected && panel.querySelector(".lsp-ear input")) {
       panel.dataset.view = String((window.lockstepPage.views += 1));
       name(panel);
       watch(panel);
+      for (const view of panel.querySelectorAll(".lsp-view")) {
+        uncover(view);
+        new MutationObserver(() => uncover(view)).observe(view, { attributes: true, attributeFilter: ["class"] });
+      }
       tell(panel);
     } else if (tries < 200) setTimeout(() => adopt(mark, tries + 1), 25);
   }

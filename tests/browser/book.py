@@ -114,7 +114,9 @@ class NotebookPage:
         """Yields the theme's name in light, then in dark, once as many Bokeh pictures as said have been drawn in it."""
         for theme in ("light", "dark"):
             self.turn(theme)
-            self.page.wait_for_function("n => document.querySelectorAll('.lsp-drawn').length >= n", arg=drawn)
+            self.page.wait_for_function(
+                "n => document.querySelectorAll('.lsp-drawn[data-painted]').length >= n", arg=drawn
+            )
             self.page.wait_for_timeout(500)  # Bokeh paints on a canvas: nothing in the page tells when
             yield theme
 

@@ -31,7 +31,7 @@ def held_panel(server: LabServer, browser: Any, theme: str, target: Path) -> Non
             panel.locator(".lsp-hold-2").click()
         panel.locator(".lsp-step").click()
         panel.get_by_text(f"stop {step + 1} ·").wait_for()
-    panel.locator(".lsp-time.lsp-drawn").wait_for()
+    panel.locator(".lsp-time.lsp-drawn[data-painted]").wait_for()
     book.page.wait_for_timeout(3000)  # Bokeh paints on a canvas: nothing in the page tells when
     panel.screenshot(path=str(target))
     context.close()

@@ -182,6 +182,29 @@ def test_bokeh_comes_from_the_kernel_and_stays_out_of_the_notebook(open_notebook
     assert book.save().stat().st_size < 200_000
 
 
+def test_the_svg_stays_in_sight_until_bokeh_has_painted(open_notebook):
+    book = open_notebook(["1"])
+    book.page.evaluate(
+        """() => { const read = CanvasRenderingContext2D.prototype.getImageData;
+          window.paints = false;
+          window.unpatch = () => { CanvasRenderingContext2D.prototype.getImageData = read; };
+          CanvasRenderingContext2D.prototype.getImageData = function (...area) {
+            return window.paints ? read.apply(this, area) : new ImageData(1, 1); }; }"""
+    )
+    book.page.evaluate(
+        "code => { jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(code); }",
+        REPLAY.format(name="ring"),
+    )
+    book.run_all()
+    book.page.wait_for_selector(".lsp-time.lsp-drawn")
+    svg, bokeh = book.page.locator(".lsp-time svg.ls-timeline"), book.page.locator(".lsp-bokeh")
+    assert svg.is_visible() and not bokeh.is_visible()
+    book.page.evaluate("() => { window.paints = true; }")
+    bokeh.wait_for(state="visible")
+    assert not svg.is_visible()
+    book.page.evaluate("() => { window.unpatch(); }")
+
+
 def test_without_jupyter_bokeh_the_time_is_an_svg_and_a_sentence_says_so_once(open_notebook):
     book = shown(open_notebook, before="import sys\nsys.modules['jupyter_bokeh'] = None\n")
     book.page.wait_for_selector(".lsp-missing span")
