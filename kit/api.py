@@ -139,10 +139,11 @@ def compare(runs: Mapping[str, Recording]) -> Comparison:
     return Comparison(runs)
 
 
-def check(function: Callable[..., Any], *, seed: int | None = None) -> Verdict:
+def check(function: Callable[..., Any], *, seed: int | None = None, limit: float | None = 60.0) -> Verdict:
     """Checks a learner's answer on the cluster of this kernel, which is started when there is none.
 
     function: marked with `@exercise("id")`. seed: repeats the inputs of an earlier check; drawn fresh when left out.
+    limit: seconds that one run of it may take before the check ends with who ran or waited, and where. None: no end.
     Returns a Verdict: not attempted, failed with the first sentence that is not fulfilled, or passed; what
     the learner's code raises becomes such a sentence. Where recordings stand in for ranks it is not attempted, and says
     why. Raises ValueError for a function that is no exercise.
@@ -153,18 +154,21 @@ def check(function: Callable[..., Any], *, seed: int | None = None) -> Verdict:
     runner = current.runner()
     if runner.no_ranks_because:
         return checker.check_without_ranks(function, runner.no_ranks_because)
-    return checker.check(function, _on(runner), runner.size, seed)
+    runner.reset()  # what an earlier run left on the ranks, a patched function for one, must not decide
+    return checker.check(function, _on(runner, limit), runner.size, seed)
 
 
-def _on(runner: Runner) -> Callable[..., tuple[list[Any], Trace]]:
-    """How a check runs a function: on the first `world` ranks, each with its own arguments."""
+def _on(runner: Runner, limit: float | None) -> Callable[..., tuple[list[Any], Trace]]:
+    """How a check runs a function: on the first `world` ranks, or on more than there are, as threads."""
     from kit.probe.shipping import PerRank
     from kit.run.call import Call
     from kit.run.runner import RunOptions
 
     def run(function: Callable[..., Any], world: int, arguments: Sequence[tuple[Any, ...]]) -> tuple[list[Any], Trace]:
+        many = world > runner.size
+        options = RunOptions(ranks=world, threads=True) if many else RunOptions(ranks=world, limit=limit)
         columns = tuple(PerRank(column) for column in zip(*arguments, strict=True))
-        recording = runner.run(Call(function, columns), RunOptions(ranks=world), quiet=True)
+        recording = runner.run(Call(function, columns), options, quiet=True)
         return recording.results, recording.trace
 
     return run

@@ -3,6 +3,7 @@
     exercise                                 what an exercise is: cases, oracle, rules, hints, usual mistakes
     discovery, answers                       which labs there are; their solutions, and the learner's functions
     checker, values, traffic, cost, diagnose one check, and the rules it is made of
+    reading                                  what the text of a wrong answer tells
     inputs, words                            what exercises share
     question                                 what a question is answered with, beside its topic
     verdict, hints, predict                  what a learner reads

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from kit.grade import marks, values
+from kit.grade import marks, reading, values
 from kit.grade.answers import exercise_of, solution_is_here, solution_of
 from kit.grade.exercise import Case, Exercise, Rule, Run, Runner, Stage
+from kit.grade.traffic import beyond_the_group
 from kit.grade.verdict import Verdict, remember
 from kit.grade.words import joined
+from kit.trace.text import named
 
 if TYPE_CHECKING:
     from kit.trace.trace import Trace
 
+_OF_A_LIBRARY = re.compile(r"^rank \d+ failed.*(gloo|Gloo|enforce fail|tensor list).*$", re.MULTILINE)
 _UNATTEMPTED = "kit.grade: not attempted"
 
 
@@ -28,7 +32,8 @@ def check(function: Callable[..., Any], runner: Runner, ranks: int = 4, seed: in
     """Check a learner's answer on real ranks.
 
     function: marked with `@exercise`. runner: how to run it on k ranks (see `Runner`). ranks: the largest world;
-    every world from 2 up to it is tried. seed: repeats the inputs of an earlier check; drawn fresh when left out.
+    every world from 2 up to it is tried, then larger ones that the exercise names. seed: repeats the inputs of an
+    earlier check; drawn fresh when left out.
 
     Raises ValueError for a function that is no exercise, or with fewer than 2 ranks.
     """
@@ -80,10 +85,12 @@ class _Judge:
         self.exercise, self.function, self.runner, self.ranks, self.seed = exercise, function, runner, ranks, seed
         self.runs: list[Run] = []
         self.shown = next(exercise.cases(ranks, self._random(ranks)))  # what the target is run with, for the picture
+        self._beyond = [world for world in exercise.beyond if world > ranks]
 
     def verdict(self) -> Verdict:
-        for world in range(2, self.ranks + 1):
-            for case in self.exercise.cases(world, self._random(world)):
+        for world in (*range(2, self.ranks + 1), *self._beyond):
+            cases = self.exercise.cases(world, self._random(world))
+            for case in islice(cases, 1) if world in self._beyond else cases:
                 try:
                     run = attempt(self.function, case, self.runner)
                 except Unattempted:
@@ -93,7 +100,8 @@ class _Judge:
                     return self._failed("values", words, case, trouble.trace)
                 wrong = values.judge(self.exercise, run)
                 if wrong:
-                    return self._failed("values", f"{self._where(case)}: {wrong}", case, run.trace)
+                    words = f"{self._where(case)}: {self._with_remark(wrong)}"
+                    return self._failed("values", words, case, run.trace)
                 self.runs.append(run)
         stages: tuple[tuple[Stage, tuple[Rule, ...]], ...]
         stages = (("traffic", self.exercise.traffic), ("cost", self.exercise.cost))
@@ -102,7 +110,31 @@ class _Judge:
                 wrong = rule(run)
                 if wrong:
                     return self._failed(stage, f"{wrong} ({self._here(run.case)})", run.case, run.trace)
-        return self._passed()
+        return self._in_a_group() or self._passed()
+
+    def _in_a_group(self) -> Verdict | None:
+        """A function that takes a group works in it: on the first ranks, while the last one has no part in it."""
+        members = self.ranks - 1
+        if members < 2 or "group" not in inspect.signature(self.function).parameters:
+            return None
+        case = next(self.exercise.cases(members, self._random(members)))
+        bystander = case.arguments[-1]
+        everyone = replace(case, world=self.ranks, arguments=(*case.arguments, bystander))
+        try:
+            run = attempt(self.function, everyone, self.runner, members)
+        except Trouble as trouble:
+            trace, wrong = trouble.trace, self._told(str(trouble))
+        else:
+            own = replace(run, case=case, results=run.results[:members], after=run.after[:members])
+            trace, wrong = run.trace, values.judge(self.exercise, own) or ""
+        file = self.function.__code__.co_filename
+        wrong = beyond_the_group(Run(everyone, (), (), trace, file), members) or (
+            wrong and f"{wrong} (dist.get_rank(group) and dist.get_world_size(group) count within the group)"
+        )
+        if not wrong:
+            return None
+        where = f"right on {_worlds_text(self._worlds())} ranks; in a group of {named(range(members))} of {self.ranks}"
+        return self._failed("values", f"{where}: {wrong}", case, trace)
 
     def _random(self, world: int) -> Random:
         return Random(f"{self.seed}/{world}")
@@ -114,9 +146,9 @@ class _Judge:
 
     def _passed(self) -> Verdict:
         worlds, sizes = self._worlds(), sorted({run.case.size for run in self.runs})
-        run = next(run for run in self.runs if run.case.world == worlds[-1])
+        run = next(run for run in self.runs if run.case.world == self.ranks)
         self.shown = run.case
-        words = [f"right on {_span(worlds)} ranks"]
+        words = [f"right on {_worlds_text(worlds)} ranks"]
         if self.exercise.size:
             words.append(f", {self.exercise.size} = {_span(sizes)}")
         if self.exercise.praise:
@@ -142,14 +174,30 @@ class _Judge:
     def _told(self, trouble: str) -> str:
         """The ranks' sentences, without the advice to reset (the check sees to it), with the usual cause."""
         words = re.sub(r" Run cluster\.reset\(\)[^.]*\.", "", trouble)
+        words = _OF_A_LIBRARY.sub("", words).strip() or words  # where a sentence of ours says what did not fit
         failed = re.search(r"^rank \d+ (failed|died)", words, re.MULTILINE)  # then the cause is in the sentence
+        if failed and (seen := reading.remark(self.function)):
+            return _sentences(words, seen)
         usual = self.exercise.errors if failed else self.exercise.advice
-        stop = "" if words.rstrip().endswith(".") else "."
-        return words + next((f"{stop} {text}" for pattern, text in usual if re.search(pattern, words)), "")
+        return next((_sentences(words, text) for pattern, text in usual if re.search(pattern, words)), words)
+
+    def _with_remark(self, wrong: str) -> str:
+        seen = reading.remark(self.function)
+        return _sentences(wrong, seen) if seen else wrong
+
+
+def _sentences(*texts: str) -> str:
+    return " ".join(text if text.rstrip().endswith(".") else f"{text}." for text in texts)
 
 
 def _span(numbers: Sequence[int]) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if numbers[0] != numbers[-1] else str(numbers[0])
+
+
+def _worlds_text(worlds: Sequence[int]) -> str:
+    """'2 to 4', and '2 to 4 and 7' where a larger one was tried too."""
+    together = [world for number, world in enumerate(worlds) if world == worlds[0] + number]
+    return joined([_span(together), *worlds[len(together) :]])
 
 
 # -------------------------------------------------------------------------------------- one run of the learner's code
@@ -167,10 +215,13 @@ class Unattempted(Exception):
     """The stub was left as it was."""
 
 
-def attempt(function: Callable[..., Any], case: Case, runner: Runner) -> Run:
-    """Run a case. Raises Unattempted for a stub and Trouble where ranks failed; the cluster's own errors pass."""
+def attempt(function: Callable[..., Any], case: Case, runner: Runner, members: int = 0) -> Run:
+    """Run a case. members: see `watched`.
+
+    Raises Unattempted for a stub and Trouble where ranks failed; the cluster's own errors pass.
+    """
     try:
-        answers, trace = runner(watched(function, case.drive), case.world, case.arguments)
+        answers, trace = runner(watched(function, case.drive, members), case.world, case.arguments)
     except Exception as error:
         seen: Trace | None = getattr(error, "trace", None)
         if seen is None:
@@ -190,16 +241,29 @@ def attempt(function: Callable[..., Any], case: Case, runner: Runner) -> Run:
     )
 
 
-def watched(function: Callable[..., Any], drive: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """The function, or what drives it, returning its arguments as well: a change in place shows on the rank only."""
+def watched(
+    function: Callable[..., Any], drive: Callable[..., Any] | None = None, members: int = 0
+) -> Callable[..., Any]:
+    """The function, or what drives it, returning its arguments as well: a change in place shows on the rank only.
+
+    members: it is called with a group of the first so many ranks; the others return None. 0: without a group.
+    """
     unattempted = _UNATTEMPTED
 
     @functools.wraps(function)
     def watch(*arguments: Any) -> Any:
         from kit.grade.answers import NotAttempted
 
+        asked: Callable[..., Any] = function
+        if members:
+            import torch.distributed as dist
+
+            group = dist.new_group(list(range(members)))
+            if dist.get_rank() >= members:
+                return None, arguments
+            asked = functools.partial(function, group=group)
         try:
-            return function(*arguments) if drive is None else drive(function, *arguments), arguments
+            return asked(*arguments) if drive is None else drive(asked, *arguments), arguments
         except NotAttempted:
             return unattempted
 

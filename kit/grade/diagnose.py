@@ -7,7 +7,7 @@ from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from kit.grade.values import all_same, is_tensor, on_each_result, same
-from kit.trace.text import named
+from kit.trace.text import counted, named
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,10 @@ def nothing_returned(run: Run, expected: Sequence[Any]) -> str | None:
 def not_divided(run: Run, expected: Sequence[Any]) -> str | None:
     """The sum where the mean is asked for."""
     if _all_scaled(run, expected, run.case.world):
-        return f"every rank has {run.case.world} times the right value: the sum was not divided by the world size"
+        return (
+            f"every rank has {run.case.world} times the right value: the sum was not divided by the world size, or what"
+            " was divided is another tensor (`g = g / n` makes a new one, `g /= n` changes g itself)"
+        )
     return None
 
 
@@ -80,7 +83,7 @@ def own_input(run: Run, expected: Sequence[Any]) -> str | None:
     ]
     if not kept:
         return None
-    return f"{named(kept)} returned what went in: nothing that arrived is in the result"
+    return f"{named(kept)} returned what went in: what arrives has to be in the result"
 
 
 def only_rank_zero(run: Run, expected: Sequence[Any]) -> str | None:
@@ -119,6 +122,18 @@ def not_cut(run: Run, rank: int, got: Any, right: Any) -> str | None:
     if is_tensor(got) and got.dim() == 1 and len(got) > len(right) and same(got[: len(right)], right):
         return f"rank {rank} returned {len(got)} elements where {len(right)} are right: the padding was not cut off"
     return None
+
+
+@on_each_result
+def remainder_left(run: Run, rank: int, got: Any, right: Any) -> str | None:
+    """n chunks of C // n elements: what the division leaves over is missing, or was not summed."""
+    n = run.case.world
+    even = len(right) // n * n
+    if not is_tensor(got) or got.dim() != 1 or even in (0, len(right)) or not same(got[:even], right[:even]):
+        return None
+    lost = f"the last {counted(len(right) - even, 'element')} of {len(right)}"
+    what = f"lacks {lost}" if len(got) == even else f"has {lost} wrong"
+    return f"rank {rank} {what}: n chunks of C // n leave a remainder, x.tensor_split(n) does not"
 
 
 def chunk_order(split: Callable[[torch.Tensor, int], Sequence[torch.Tensor]]) -> Diagnosis:

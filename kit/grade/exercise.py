@@ -39,7 +39,7 @@ class Run:
 
 
 class Runner(Protocol):
-    """How a check runs a function: on the first `world` ranks, each with its own arguments.
+    """How a check runs a function: on `world` ranks, each with its own arguments.
 
     Returns (results by rank, trace). A function that failed, hung or died on a rank makes it raise an exception whose
     text is the sentence a person reads and whose `trace` is what was seen until then.
@@ -109,5 +109,6 @@ class Exercise:
     advice: tuple[tuple[str, str], ...] = ()  # (regular expression in a rank's failure, what usually causes it)
     errors: tuple[tuple[str, str], ...] = ()  # (regular expression in its exception, what usually causes that)
     mistakes: tuple[Mistake, ...] = ()
+    beyond: tuple[int, ...] = ()  # larger worlds that are tried too, whatever the cluster has
     tolerance: float = 1e-5  # relative to the largest right value
     praise: str = ""  # what a passed check adds: the budget that was kept

@@ -32,6 +32,39 @@ def collectives(part: RankTrace) -> list[Operation]:
     return [operation for operation in part.operations if operation.name not in POINT_TO_POINT]
 
 
+UNTIL_WAITED = {
+    "send": "`wait()` says when the tensor has gone; until then it must stay as it is, and may not have left",
+    "recv": "until `wait()` has returned the tensor holds anything",
+}
+
+
+@on_each_rank
+def never_waited(run: Run, part: RankTrace) -> str | None:
+    """A rule for every exercise: no operation is left under way."""
+    left = next((one for one in part.operations if one.ended is None and not one.waits), None)
+    if left is None:
+        return None
+    why = UNTIL_WAITED.get(
+        left.name, "until `wait()` the tensor holds anything, and on a busy machine not yet the result"
+    )
+    return f"rank {part.rank} never waited for the {left.name} it began, from {line(left, run)}: {why}"
+
+
+def beyond_the_group(run: Run, members: int) -> str | None:
+    """The first operation among other ranks than the first `members`, which are the group."""
+    wanted = tuple(range(members))
+    other = next(
+        (one for part in run.trace.ranks for one in part.operations if one.name != "new_group" and one.ranks != wanted),
+        None,
+    )
+    if other is None:
+        return None
+    return (
+        f"rank {other.rank} called {other.name}, from {line(other, run)}, among {named(other.ranks)}: pass group=group"
+        " on to every call of torch.distributed"
+    )
+
+
 def only(names: tuple[str, ...], instead: str) -> Rule:
     """Only these operations may be used. instead: what the exercise asks for, 'send and receive'."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kit.grade.traffic import never_waited
+
 if TYPE_CHECKING:
     import torch
 
@@ -14,10 +16,11 @@ if TYPE_CHECKING:
 def judge(exercise: Exercise, run: Run) -> str | None:
     """The first sentence that says what is wrong with the results of a run, or None.
 
-    Order: the exercise's own rules (input changed, printed too much), then every rank's result beside the oracle's;
-    where they differ the diagnoses speak first, and the plain difference if none of them knows the mistake.
+    Order: was all that was begun waited for, the exercise's own rules (input changed, printed too much), then every
+    rank's result beside the oracle's; where they differ the diagnoses speak first, and the plain difference if none of
+    them knows the mistake.
     """
-    for rule in exercise.before:
+    for rule in (never_waited, *exercise.before):
         wrong = rule(run)
         if wrong:
             return wrong
@@ -41,7 +44,9 @@ def difference(got: Any, right: Any, tolerance: float = 1e-5) -> str | None:
     if is_tensor(right):
         return _tensor_difference(got, right, tolerance)
     if is_tensor(got):
-        return f"a tensor where {_short(right)} is right"
+        if right is None:
+            return f"a tensor {_shape(got)} where None is right"
+        return f"a tensor where {_short(right)} is right: `.item()` gives a tensor's only number"
     if isinstance(right, float) and isinstance(got, int | float) and not isinstance(got, bool):
         return None if abs(got - right) <= tolerance * max(abs(right), 1e-12) else f"{got} where {right} is right"
     if isinstance(right, tuple) and isinstance(got, list):
@@ -54,6 +59,8 @@ def difference(got: Any, right: Any, tolerance: float = 1e-5) -> str | None:
 def _tensor_difference(got: Any, right: torch.Tensor, tolerance: float) -> str | None:
     if got is None:
         return "nothing: the function ends without a return on this rank"
+    if isinstance(got, list | tuple) and got and all(map(is_tensor, got)):
+        return f"a {type(got).__name__} of {len(got)} tensors where one {_shape(right)} is right: torch.cat joins them"
     if not is_tensor(got):
         return f"{_short(got)} where a tensor {_shape(right)} is right"
     if got.shape != right.shape:

@@ -90,6 +90,16 @@ class ObservedGroup(dist.ProcessGroup):
         finally:
             self._watch.observer = observer
 
+    def _must_be_another(self, method: str, tensors: list[torch.Tensor], peer: int) -> None:
+        """A message has two ends. gloo waits for ever for a rank below 0, and names none of those above the last."""
+        what = f"{'send to' if method == 'send' else 'recv from'} rank"
+        if not 0 <= peer < self.size():
+            raise ValueError(
+                f"{what} {peer}: there is no such rank, this group has {self.size()}: 0 to {self.size() - 1}"
+            )
+        if peer == self._rank and tensors[0].device.type == "cpu":  # nccl can, as a part of a batch
+            raise ValueError(f"{what} {self.ranks[peer]}: that is this rank itself, and a message has two ends")
+
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier like any other: the coordinator says who is missing."""
         self.barrier().wait()
@@ -128,6 +138,8 @@ def _observed(method: str, read: Callable[..., OperationCall]) -> Callable[..., 
             real: Launch = getattr(self.inner, method)
             return real(*arguments, **options)
 
+        if method in ("send", "recv"):
+            self._must_be_another(method, *arguments[:2])
         observer = self._watch.observer
         work = launch() if observer is None else observer.perform(self, read(*arguments), launch)
         if self._coalesced is not None:

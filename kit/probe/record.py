@@ -201,7 +201,11 @@ class RecordedWork(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        return self._work.is_completed()
+        """Code that asks until it is has waited, too."""
+        done = self._work.is_completed()
+        if done and self._entry.ended is None and self._clock is None:
+            self._entry.ended = time.monotonic_ns()
+        return done
 
     def is_success(self) -> bool:
         return self._work.is_success()

@@ -93,7 +93,7 @@ class Recorder:
             for op in record.operations.values():
                 if op.match == operation.match and op.rank not in told:
                     place = op.place and replace(op.place, file="")
-                    told[op.rank] = replace(op, regions=op.regions[:1], place=place)
+                    told[op.rank] = replace(op, regions=op.regions[:1], place=place, reduce=None)
         return [told[rank] for rank in sorted(told)]
 
     @property

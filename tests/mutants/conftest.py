@@ -7,16 +7,22 @@ from typing import Any
 
 import pytest
 
-import kit
+from kit.api import _on
+from kit.grade import checker
 from kit.grade.verdict import Verdict
 from kit.run.live import LiveRunner
+from tests.clusters import NEVER
 
 
 @pytest.fixture
 def judged(kernel_of_four: LiveRunner) -> Callable[..., Verdict]:
-    """`check` as a notebook has it, with inputs that a failed test can name. Four ranks: on two, left is right."""
+    """`check` as a notebook has it, with inputs that a failed test can name, and ranks that are not forked for it.
+
+    Four ranks: on two, left is right.
+    """
+    runner = _on(kernel_of_four, NEVER)
 
     def run(function: Callable[..., Any]) -> Verdict:
-        return kit.check(function, seed=20)
+        return checker.check(function, runner, kernel_of_four.size, seed=20)
 
     return run

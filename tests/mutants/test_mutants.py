@@ -44,7 +44,7 @@ def test_a_mistake_is_caught_with_its_own_sentence(
 def test_a_solution_passes(judged: Callable[..., Verdict], identity: str) -> None:
     verdict = judged(exercise(identity)(answers.solution_of(EXERCISES[identity])))
     assert verdict.passed, str(verdict)
-    assert verdict.worlds == (2, 3, 4)
+    assert verdict.worlds == (2, 3, 4, *EXERCISES[identity].beyond)
     assert verdict.run is not None and verdict.target is not None
 
 
@@ -71,6 +71,11 @@ def test_a_stub_and_its_solution_take_the_same_arguments(lab: discovery.Lab, nam
 
 def test_there_is_a_stub_for_every_exercise() -> None:
     assert {param.id for param in STUBS} == set(EXERCISES)
+
+
+@pytest.mark.parametrize("topic", ["00", "01", "03", "04"])
+def test_every_lab_has_fifteen_mistakes_or_more(topic: str) -> None:
+    assert sum(len(each.mistakes) for each in EXERCISES.values() if each.lab.startswith(topic)) >= 15
 
 
 @pytest.mark.parametrize("each", EXERCISES.values(), ids=EXERCISES)

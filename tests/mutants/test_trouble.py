@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import kit
 from kit.grade import discovery
 from kit.grade.answers import exercise, solution_of
 from kit.grade.verdict import Verdict
+from kit.run.live import LiveRunner
 
 
 @exercise("broadcast")
@@ -69,3 +72,40 @@ def test_trouble_on_a_rank_becomes_a_sentence(
     assert all(word in verdict.sentence for word in words), str(verdict)
     after = judged(exercise("broadcast")(solution_of(discovery.find("broadcast"))))
     assert after.passed, str(after)
+
+
+@exercise("tree-broadcast")
+def never_doubles(x: Any, source: int) -> Any:
+    distance = 1
+    while distance < dist.get_world_size():
+        pass
+    return x.clone()
+
+
+def test_a_check_that_never_ends_says_who_ran(judged: Callable[..., Verdict], kernel_of_four: LiveRunner) -> None:
+    verdict = kit.check(never_doubles, limit=3.0)
+    assert re.search(r"given up after 3 s: ranks? 0\D.* runs? since", verdict.sentence), str(verdict)
+    assert judged(exercise("tree-broadcast")(solution_of(discovery.find("tree-broadcast")))).passed
+
+
+def spoil(x: Any) -> None:
+    dist.recv = lambda *arguments, **options: None  # type: ignore[assignment]
+
+
+def test_what_an_earlier_run_left_on_the_ranks_does_not_decide(kernel_of_four: LiveRunner) -> None:
+    kit.record(spoil, torch.ones(1))
+    verdict = kit.check(exercise("broadcast")(solution_of(discovery.find("broadcast"))))
+    assert verdict.passed, str(verdict)
+
+
+def asks_until_it_came(x: Any) -> Any:
+    """Waiting by asking is waiting."""
+    work = dist.all_reduce(x, async_op=True)
+    while not work.is_completed():  # type: ignore[union-attr]
+        time.sleep(0)
+    return x
+
+
+def test_who_asks_until_an_operation_is_done_has_waited(kernel_of_four: LiveRunner) -> None:
+    operations = [one for part in kit.record(asks_until_it_came, torch.ones(2)).trace.ranks for one in part.operations]
+    assert operations and all(one.ended is not None for one in operations)

@@ -20,6 +20,7 @@ from kit.grade.diagnose import (
     nothing_returned,
     only_rank_zero,
     own_input,
+    remainder_left,
     wrong_source,
 )
 from kit.grade.exercise import Case, Exercise, Run
@@ -28,17 +29,22 @@ from kit.grade.traffic import (
     calls,
     messages_in_all,
     messages_per_rank,
+    on_each_rank,
     only,
     payload_at_most,
     received_once,
+    sends,
     silent,
     to_the_right,
 )
+from kit.grade.words import line
 from kit.topics.collectives import mistakes
 from kit.trace.text import POINT_TO_POINT
 
 if TYPE_CHECKING:
     import torch
+
+    from kit.trace.facts import RankTrace
 
 LAB_A, LAB_B = "01a_collectives", "01b_collectives"
 FLOAT = 4  # bytes of a float32
@@ -77,10 +83,21 @@ def _miscounted(run: Run, expected: Sequence[Any]) -> str | None:
         gib: f"7 % too low: {binary}",
         1 / (n - 1): f"the output over the time: S is the whole that goes in, and {share}",
         n / (n - 1): f"that is algbw, S over the time: busbw counts that {share}",
-        2.0: f"twice too high: {share}; 2 (n - 1)/n is the factor of an all-reduce, 1 that of algbw",  # alike for n = 2
+        2.0: (  # alike for n = 2
+            f"twice too high: `whole` holds all {n} pieces, and {share}; 2 (n - 1)/n is the factor of an all-reduce, 1"
+            " that of algbw"
+        ),
         1 / itemsize: f"elements were counted, and each of them has {itemsize} bytes",
         1e9: "bytes per second, and GB/s are asked for: divide by 10**9",
+        1e3: "MB/s, and GB/s are asked for: a GB is 10**9 bytes",
+        8.0: "bits were counted, and a GB is 10**9 bytes",
     }
+    if itemsize != FLOAT:  # float32 was tried before, and right
+        mistakes[FLOAT / itemsize] = f"{FLOAT} bytes were counted for an element, which has {itemsize} here"
+    for m in range(2, 9):
+        if m != n:
+            other = f"(n - 1)/n was taken for {m} ranks, and here are {n}: dist.get_world_size() says how many"
+            mistakes.setdefault((m - 1) / m * n / (n - 1), other)
     for factor, sentence in mistakes.items():
         if all(abs(got - factor * right) <= 1e-6 * right for got, right in zip(run.results, expected, strict=True)):
             return f"rank 0 returned {run.results[0]:.4g} GB/s where {expected[0]:.4g} is right: {sentence}"
@@ -130,6 +147,38 @@ def _sum(case: Case) -> list[Any]:
     return [sum(x for (x,) in case.arguments)] * case.world
 
 
+NO_SUCH_RANK = (
+    r"there is no such rank",
+    "Ranks go from 0 to n - 1: counted round a ring, the right neighbour is (r + 1) % n, the left one (r - 1) % n.",
+)
+TO_ITSELF = (
+    r"that is this rank itself|same as the rank of the current process",
+    "The source has x already: it sends to every other rank, and receives nothing.",
+)
+TOO_FEW_CHUNKS = (
+    r"list index out of range",
+    "Count the chunks: x.chunk(n) and x.split(size) may make fewer than n; x.tensor_split(n) makes n, some empty.",
+)
+UNEQUAL_BUFFERS = (
+    r"message and its buffer|must match the size",
+    "Chunks may differ by one element: each inbox is made like the chunk that comes, torch.empty_like(...).",
+)
+LIST_AND_TENSOR = (
+    r"Expected parameter",
+    "`dist.reduce_scatter(mine, chunks)` takes a list and fills one tensor, `dist.all_gather(chunks, mine)` takes one"
+    " tensor and fills a list.",
+)
+ALL_SEND = (
+    r"(?s)\A(?!.*waits? in recv).*waits? in send",
+    "All ranks send first, so nobody receives: let some receive first, or start the send with dist.isend and wait for"
+    " it later.",
+)
+ALL_RECEIVE = (
+    r"(?s)\A(?!.*waits? in send).*waits? in recv.*(each waits|waits in recv)",
+    "All ranks receive first, so nobody has sent: start the send with dist.isend before the recv, wait for it after.",
+)
+
+
 def _even_pieces(x: torch.Tensor, n: int) -> Sequence[torch.Tensor]:
     return x.tensor_split(n)
 
@@ -157,8 +206,8 @@ BROADCAST = Exercise(
             " `torch.empty_like(x)`."
         ),
         (
-            "`if rank == source:` `dist.send(x, other)` for every other rank, and return `x.clone()`; `else:`"
-            " `dist.recv(inbox, source)` and return `inbox`."
+            "`if rank == source:` `dist.send(x, other, group=group)` for every other rank, and return `x.clone()`;"
+            " `else:` `dist.recv(inbox, source, group=group)` and return `inbox`."
         ),
     ),
     before=NEW_TENSOR,
@@ -167,6 +216,7 @@ BROADCAST = Exercise(
     advice=(
         (r"[Dd]eadlock|waits in|never", "Every send needs a receive on the rank it names, and every receive a send."),
     ),
+    errors=(TO_ITSELF, NO_SUCH_RANK),
     mistakes=mistakes.BROADCAST,
     praise="n - 1 messages in all",
 )
@@ -189,9 +239,9 @@ RING_ALL_REDUCE = Exercise(
             " without adding."
         ),
         (
-            "One step, which cannot dead-lock: `work = dist.isend(chunks[out], right)`, `dist.recv(inbox, left)`,"
-            " `work.wait()`. Make the chunks by `list(x.clone().tensor_split(n))`, and put them together by"
-            " `torch.cat`."
+            "One step, which cannot dead-lock: `work = dist.isend(chunks[out], right, group=group)`, `dist.recv(inbox,"
+            " left, group=group)`, `work.wait()`. Make the chunks by `list(x.clone().tensor_split(n))`, and put them"
+            " together by `torch.cat`."
         ),
     ),
     before=NEW_TENSOR,
@@ -200,6 +250,7 @@ RING_ALL_REDUCE = Exercise(
         divided,
         own_input,
         only_rank_zero,
+        remainder_left,
         chunk_order(_even_pieces),
         contributions(_even_pieces),
     ),
@@ -216,15 +267,8 @@ RING_ALL_REDUCE = Exercise(
         ),
         to_the_right,
     ),
-    advice=(
-        (
-            r"send to.*send to|each waits",
-            (
-                "Where every rank sends first, nobody receives: start the send with dist.isend, receive, then wait for"
-                " the send."
-            ),
-        ),
-    ),
+    advice=(ALL_SEND, ALL_RECEIVE, UNEQUAL_BUFFERS),
+    errors=(NO_SUCH_RANK, TOO_FEW_CHUNKS, UNEQUAL_BUFFERS),
     mistakes=mistakes.RING_ALL_REDUCE,
     praise="2 (n - 1) messages of one chunk per rank",
 )
@@ -244,7 +288,7 @@ ALL_REDUCE_FROM_HALVES = Exercise(
         ),
         (
             "With `chunks = list(padded.split(size))` and `mine` of one chunk's shape: `dist.reduce_scatter(mine,"
-            " chunks)`, then `dist.all_gather(chunks, mine)`, then `padded[: len(x)]`."
+            " chunks, group=group)`, then `dist.all_gather(chunks, mine, group=group)`, then `padded[: len(x)]`."
         ),
     ),
     before=NEW_TENSOR,
@@ -262,6 +306,13 @@ ALL_REDUCE_FROM_HALVES = Exercise(
         only(("reduce_scatter", "all_gather"), "reduce-scatter and all-gather only"),
         payload_at_most(lambda case: _chunk(case) * case.world, "pad to the next multiple of n, no further"),
     ),
+    advice=(
+        (
+            r"must be equal|needs one for each",
+            "Copy x into zeros of ceil(C/n) n elements, and cut those into n chunks.",
+        ),
+    ),
+    errors=(LIST_AND_TENSOR,),
     mistakes=mistakes.ALL_REDUCE_FROM_HALVES,
     praise="two collectives, fewer than n elements of padding",
 )
@@ -281,7 +332,7 @@ TREE_BROADCAST = Exercise(
         ),
         (
             "`for d in 1, 2, 4, ... < n`: a place p < d sends to place p + d if that is < n; a place d <= p < 2 d"
-            " receives from p - d. Place p is rank `(p + source) % n`."
+            " receives from p - d. Place p is rank `(p + source) % n`. Every call gets group=group."
         ),
     ),
     before=NEW_TENSOR,
@@ -300,9 +351,28 @@ TREE_BROADCAST = Exercise(
             "Every send needs a receive on the rank it names, also where n is no power of two.",
         ),
     ),
+    errors=(
+        (r"there is no such rank", "Places are counted from the source, modulo n: place p is rank (p + source) % n."),
+        TO_ITSELF,
+    ),
     mistakes=mistakes.TREE_BROADCAST,
+    beyond=(7,),  # a heap has three rounds on 5 ranks, as it should, and one too many on 7
     praise="n - 1 messages in ceil(log2 n) rounds",
 )
+
+
+@on_each_rank
+def _inbox_sent(run: Run, part: RankTrace) -> str | None:
+    """A rule: it is x that travels, not what the rank receives into."""
+    inboxes = {region.storage for one in part.operations if one.name == "recv" for region in one.outputs}
+    wrong = next((one for one in sends(part) if any(region.storage in inboxes for region in one.inputs)), None)
+    if wrong is None:
+        return None
+    return (
+        f"rank {part.rank} sent its inbox, from {line(wrong, run)}: x is to go to the right, not what comes from the"
+        " left"
+    )
+
 
 REPAIR_DEADLOCK = Exercise(
     id="repair-deadlock",
@@ -319,7 +389,7 @@ REPAIR_DEADLOCK = Exercise(
         ),
         "`work = dist.isend(x, right, group=group)`, then `dist.recv(inbox, left, group=group)`, then `work.wait()`.",
     ),
-    before=NEW_TENSOR,
+    before=(*NEW_TENSOR, _inbox_sent),
     diagnoses=(
         nothing_returned,
         own_input,
@@ -336,15 +406,8 @@ REPAIR_DEADLOCK = Exercise(
             "more than x is sent",
         ),
     ),
-    advice=(
-        (
-            r"[Dd]eadlock|each waits|waits in",
-            (
-                "All ranks send first, so nobody receives: let some receive first, or start the send with dist.isend"
-                " and wait for it later."
-            ),
-        ),
-    ),
+    advice=(ALL_SEND, ALL_RECEIVE),
+    errors=(NO_SUCH_RANK,),
     mistakes=mistakes.REPAIR_DEADLOCK,
     praise="one message per rank, whoever comes first",
 )

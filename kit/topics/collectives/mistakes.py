@@ -21,6 +21,14 @@ BUILT_IN_BROADCAST = Mistake(
     """,
 )
 
+GROUP_IGNORED = Mistake(
+    "group ignored",
+    "values",
+    ("right on 2 to 4", "in a group of ranks 0, 1 and 2 of 4", "pass group=group on"),
+    {", group=group": "", "(group)": "()"},
+)
+NEVER_WAITED = {"sending.wait()": "pass"}
+
 REDUCE_SCATTER_BANDWIDTH = (
     Mistake(
         "left as it was",
@@ -53,6 +61,15 @@ REDUCE_SCATTER_BANDWIDTH = (
             return whole.numel() * whole.element_size() * (n - 1) / n / longest.item() / 1e9
         """,
     ),
+    Mistake("four bytes always", "values", ("4 bytes were counted", "which has 8 here"), {"whole.element_size()": "4"}),
+    Mistake(
+        "the notebook's number of ranks",
+        "values",
+        ("was taken for 4 ranks, and here are 2", "`ranks` is a variable of the notebook"),
+        {"def bus": "ranks = 4\n\n\ndef bus", "dist.get_world_size()": "ranks"},
+    ),
+    Mistake("megabytes", "values", ("MB/s, and GB/s are asked for",), {"1e9": "1e6"}),
+    Mistake("bits", "values", ("bits were counted",), {"/ 1e9": "* 8 / 1e9"}),
 )
 
 BROADCAST = (
@@ -80,6 +97,29 @@ BROADCAST = (
             "        return inbox": "        dist.recv(inbox, source)\n        return inbox",
             "dist.send(x, other, group=group)": "dist.send(x, other)\n            dist.send(x, other)",
         },
+    ),
+    GROUP_IGNORED,
+    Mistake(
+        "everyone receives",
+        "values",
+        ("that is this rank itself", "The source has x already"),
+        body="""
+            inbox = torch.empty_like(x)
+            if dist.get_rank() == source:
+                for other in range(dist.get_world_size()):
+                    if other != source:
+                        dist.send(x, other)
+            dist.recv(inbox, source)
+            return inbox
+        """,
+    ),
+    Mistake("sends to itself too", "values", ("The source has x already",), {"if other != source": "if True"}),
+    Mistake("never waits", "values", ("never waited for the send", "may not have left"), {"dist.send(": "dist.isend("}),
+    Mistake(
+        "returns what recv returns",
+        "values",
+        ("uses what dist.recv returns", "the number of the rank that sent"),
+        {"dist.recv(inbox, source, group=group)\n        return inbox": "return dist.recv(inbox, source)"},
     ),
 )
 
@@ -147,6 +187,55 @@ RING_ALL_REDUCE = (
         ("start the send with dist.isend",),
         SENDS_FIRST,
     ),
+    GROUP_IGNORED,
+    Mistake(
+        "left of rank zero",
+        "values",
+        ("recv from rank -1: there is no such rank", "(r - 1) % n"),
+        {"(r + 1) % n, (r - 1) % n": "(r + 1) % n, r - 1"},
+    ),
+    Mistake(
+        "right of the last",
+        "values",
+        ("send to rank 2: there is no such rank", "(r + 1) % n"),
+        {"(r + 1) % n, (r - 1) % n": "r + 1, (r - 1) % n"},
+    ),
+    Mistake(
+        "a line, not a ring",
+        "values",
+        ("there is no such rank", "counted round a ring"),
+        {"(r + 1) % n, (r - 1) % n": "r + 1, r - 1"},
+    ),
+    Mistake("never waits", "values", ("never waited for the send", "must stay as it is"), NEVER_WAITED),
+    Mistake(
+        "cut with chunk",
+        "values",
+        ("IndexError", "x.tensor_split(n) makes n, some empty"),
+        {"tensor_split(n)": "chunk(n)"},
+    ),
+    Mistake(
+        "chunks of one size",
+        "values",
+        ("has the last 1 element of", "leave a remainder"),
+        {"tensor_split(n)": "split(max(1, len(x) // n))"},
+    ),
+    Mistake(
+        "remainder cut off",
+        "values",
+        ("lacks the last 1 element of", "leave a remainder"),
+        {"x.clone().tensor_split(n)": "x.clone()[: len(x) // n * n].split(max(1, len(x) // n))"},
+    ),
+    Mistake(
+        "one inbox for all chunks",
+        "values",
+        ("a message and its buffer must have the same size", "each inbox is made like the chunk that comes"),
+        {
+            "        inbox = torch.empty_like(chunks[acc])\n": "",
+            "    for step in range(n - 1):  # reduce": "    inbox = torch.empty_like(chunks[0])\n"
+            "    for step in range(n - 1):  # reduce",
+        },
+    ),
+    Mistake("a list of chunks", "values", ("a list of 2 tensors", "torch.cat joins"), {"torch.cat(chunks)": "chunks"}),
 )
 
 ALL_REDUCE_FROM_HALVES = (
@@ -174,6 +263,31 @@ ALL_REDUCE_FROM_HALVES = (
         },
     ),
     Mistake("padded too far", "traffic", ("pad to the next multiple of n",), {"-(-len(x) // n)": "len(x)"}),
+    GROUP_IGNORED,
+    Mistake(
+        "no padding",
+        "values",
+        ("both must be equal", "Copy x into zeros of ceil(C/n) n elements"),
+        {"n * size": "len(x)"},
+    ),
+    Mistake(
+        "list and tensor changed about",
+        "values",
+        ("takes one tensor and fills a list",),
+        {"all_gather(chunks, mine": "all_gather(mine, chunks"},
+    ),
+    Mistake(
+        "uses what reduce_scatter returns",
+        "values",
+        ("uses what dist.reduce_scatter returns, which is None",),
+        {"dist.reduce_scatter(mine": "mine = dist.reduce_scatter(mine"},
+    ),
+    Mistake(
+        "never waits",
+        "values",
+        ("never waited for the reduce_scatter",),
+        {"reduce_scatter(mine, chunks, group=group)": "reduce_scatter(mine, chunks, async_op=True)"},
+    ),
 )
 
 TREE_BROADCAST = (
@@ -210,6 +324,35 @@ TREE_BROADCAST = (
         {"while distance < n": "if distance < n"},
     ),
     BUILT_IN_BROADCAST,
+    GROUP_IGNORED,
+    Mistake(  # as a heap counts its children; up to six ranks that is quick enough
+        "a heap",
+        "cost",
+        ("4 rounds where 3 are enough", "7 ranks"),
+        body="""
+            n, r = dist.get_world_size(), dist.get_rank()
+            place, have = (r - source) % n, x.clone()
+            if place > 0:
+                dist.recv(have, ((place - 1) // 2 + source) % n)
+            for child in (2 * place + 1, 2 * place + 2):
+                if child < n:
+                    dist.send(have, (child + source) % n)
+            return have
+        """,
+    ),
+    Mistake(
+        "past the last rank",
+        "values",
+        ("send to rank 2: there is no such rank", "modulo n"),
+        {"(r + distance) % n": "r + distance"},
+    ),
+    Mistake(
+        "before the first rank",
+        "values",
+        ("recv from rank -1: there is no such rank", "modulo n"),
+        {"(r - distance) % n": "r - distance"},
+    ),
+    Mistake("never waits", "values", ("never waited for the send",), {"dist.send(": "dist.isend("}),
 )
 
 REPAIR_DEADLOCK = (
@@ -252,4 +395,25 @@ REPAIR_DEADLOCK = (
             "    sending.wait()": "    again.wait()\n    dist.recv(inbox, (r - 1) % n)\n    sending.wait()",
         },
     ),
+    GROUP_IGNORED,
+    Mistake(
+        "all receive first",
+        "values",
+        ("All ranks receive first", "before the recv"),
+        {"sending = dist.isend(x, (r + 1) % n, group=group)": "pass", "sending.wait()": "dist.send(x, (r + 1) % n)"},
+    ),
+    Mistake("hands on its inbox", "values", ("sent its inbox", "x is to go"), {"isend(x, ": "isend(inbox, "}),
+    Mistake(
+        "left of rank zero",
+        "values",
+        ("recv from rank -1: there is no such rank", "(r - 1) % n"),
+        {"(r - 1) % n": "r - 1"},
+    ),
+    Mistake(
+        "a line, not a ring",
+        "values",
+        ("there is no such rank", "counted round a ring"),
+        {"(r + 1) % n": "r + 1", "(r - 1) % n": "r - 1"},
+    ),
+    Mistake("never waits", "values", ("never waited for the send", "must stay as it is"), NEVER_WAITED),
 )

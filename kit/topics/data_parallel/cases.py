@@ -58,7 +58,9 @@ def start_cases(world: int, random: Random) -> Iterator[Case]:
             "parts": _sizes(states[0], names),
             "own": [_flat(state, names) for state in states],
         }
-        yield Case(world, tuple((state, source) for state in states), len(facts["own"][0]), facts, drives.share_state)
+        yield Case(
+            world, tuple((state, source, {}) for state in states), len(facts["own"][0]), facts, drives.share_state
+        )
 
 
 def average_cases(world: int, random: Random) -> Iterator[Case]:

@@ -31,18 +31,6 @@ def _names(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------------------------------------- rules about values
 
 
-@on_each_rank
-def never_waited(run: Run, part: RankTrace) -> str | None:
-    """A rule: no operation is left under way."""
-    left = next((one for one in part.operations if one.ended is None and not one.waits), None)
-    if left is None:
-        return None
-    return (
-        f"rank {part.rank} never waited for the {left.name} it began, from {line(left, run)}: until `wait()` the tensor"
-        " holds anything, and on a busy machine not yet the sum"
-    )
-
-
 def state_changed(run: Run) -> str | None:
     """A rule: parameters are as they were."""
     for rank, (before, arguments) in enumerate(zip(run.case.facts["state"], run.after, strict=True)):
@@ -60,6 +48,16 @@ def state_changed(run: Run) -> str | None:
                 " the optimizer then does the same on every rank"
             )
     return None
+
+
+def returns_nothing(run: Run) -> str | None:
+    """A rule: what is done in place is not returned."""
+    rank, got = next(
+        ((r, arguments[-1]["returned"]) for r, arguments in enumerate(run.after) if arguments[-1]["returned"]), (0, "")
+    )
+    return (
+        f"rank {rank} returned {got}, where None is promised: what is done is done in the model itself" if got else None
+    )
 
 
 def part_differs(what: str) -> Diagnosis:
@@ -147,7 +145,7 @@ def wrong_divisor(run: Run, expected: Sequence[Any]) -> str | None:
     divisor, parameters, each = n / factor, len(dict(run.case.facts["parts"])), run.case.facts.get("each", 1)
     summed = f"that is {n} ranks times {each} micro-batches, whose gradients shall add up"
     for usual, name in (
-        (n * n, "it was divided twice"),
+        (n * n, "it was divided twice, or by a number that is not that of the ranks"),
         (parameters, f"{parameters} is the number of parameters"),
         (n * each, summed),
     ):

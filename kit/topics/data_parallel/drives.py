@@ -48,10 +48,15 @@ def gradients_of(model: nn.Module) -> torch.Tensor:
     return flat([torch.zeros_like(p) if p.grad is None else p.grad for p in trained])
 
 
-def share_state(function: Callable[..., Any], state: Tensors, source: int) -> torch.Tensor:
+def named(result: object, model: nn.Module) -> str:
+    """What a function returned, in words; "" for None."""
+    return "" if result is None else "the model" if result is model else f"a {type(result).__name__}"
+
+
+def share_state(function: Callable[..., Any], state: Tensors, source: int, seen: dict[str, Any]) -> torch.Tensor:
     """function(model, source): parameters and buffers afterwards."""
     model = Known(state)
-    function(model, source)
+    seen["returned"] = named(function(model, source), model)
     return flat([*model.parameters(), *model.buffers()])
 
 
@@ -59,7 +64,7 @@ def average(function: Callable[..., Any], state: Tensors, gradients: Tensors, se
     """backward, then function(model): the gradients afterwards."""
     model = Known(state)
     model(gradients).backward()
-    function(model)
+    seen["returned"] = named(function(model), model)
     seen["state"] = flat([*model.parameters(), *model.buffers()])
     return gradients_of(model)
 
@@ -72,7 +77,7 @@ def attach(
     first = next(p for p in model.parameters() if p.requires_grad)
     arrivals: list[int] = []
     first.register_post_accumulate_grad_hook(lambda p: arrivals.append(time.monotonic_ns()))
-    function(model, given)
+    seen["returned"] = named(function(model, given), model)
     found = []
     for number, gradients in enumerate(passes, 1):
         model(gradients).backward()

@@ -16,9 +16,9 @@ from kit.topics.data_parallel.diagnoses import (
     forgotten,
     miscounted,
     mixed_up,
-    never_waited,
     overlapped,
     part_differs,
+    returns_nothing,
     state_changed,
     still_own,
     tail_dropped,
@@ -55,10 +55,11 @@ EQUAL_START = Exercise(
         "Which of a model's tensors make up what it computes? Not only those that are trained.",
         "`model.parameters()` has the frozen ones too, a shared one once; `model.buffers()` has the rest.",
         (
-            "`for x in [*model.parameters(), *model.buffers()]: dist.broadcast(x.detach(), source)`: `detach()` shares"
-            " the memory, so what arrives is in the model."
+            "`for x in [*model.parameters(), *model.buffers()]: dist.broadcast(x.detach(), source, group=group)`:"
+            " `detach()` shares the memory, so what arrives is in the model."
         ),
     ),
+    before=(returns_nothing,),
     diagnoses=(wrong_state, averaged_state, forgotten, part_differs("value")),
     traffic=(
         only(("broadcast",), "broadcast: one rank speaks, all others listen"),
@@ -111,11 +112,11 @@ AVERAGE_GRADIENTS = Exercise(
             " rank do whose `p.grad` is None, while others wait for it?"
         ),
         (
-            "For each p with requires_grad: `p.grad = torch.zeros_like(p)` if it is None, `dist.all_reduce(p.grad)`,"
-            " `p.grad /= dist.get_world_size()`."
+            "For each p with requires_grad: `p.grad = torch.zeros_like(p)` if it is None, `dist.all_reduce(p.grad,"
+            " group=group)`, `p.grad /= dist.get_world_size(group)`."
         ),
     ),
-    before=(never_waited, state_changed),
+    before=(state_changed, returns_nothing),
     diagnoses=(not_divided, wrong_divisor, only_rank_zero, still_own, part_differs("gradient")),
     traffic=(
         SUMS,
@@ -156,11 +157,11 @@ AVERAGING_HOOKS = Exercise(
         (
             "`order`: the trained parameters, the last one first. In the hook: note p as complete, then `while"
             " len(works) < len(order) and order[len(works)] in complete:` divide that one's gradient and"
-            " `works.append(dist.all_reduce(q.grad, async_op=True))`. With all under way: wait for each, and empty"
-            " `works` and `complete` for the next pass."
+            " `works.append(dist.all_reduce(q.grad, group=group, async_op=True))`. With all under way: wait for each,"
+            " and empty `works` and `complete` for the next pass."
         ),
     ),
-    before=(never_waited, state_changed),
+    before=(state_changed, returns_nothing),
     diagnoses=(
         not_divided,
         mixed_up,
@@ -216,11 +217,11 @@ AVERAGE_IN_BUCKETS = Exercise(
         ),
         (
             "In the hook: `torch.div(p.grad, n, out=view)`, `p.grad = view`, count down, then `while` the next bucket"
-            " in turn has all: `works.append(dist.all_reduce(flat, async_op=True))`. The first hook of a pass calls"
-            " `queue_callback(finish)`, and `finish` waits for all works."
+            " in turn has all: `works.append(dist.all_reduce(flat, group=group, async_op=True))`. The first hook of a"
+            " pass calls `queue_callback(finish)`, and `finish` waits for all works."
         ),
     ),
-    before=(never_waited, state_changed),
+    before=(state_changed, returns_nothing),
     diagnoses=(
         not_divided,
         mixed_up,

@@ -5,6 +5,19 @@ from kit.grade.exercise import Mistake
 EVERY = "[*model.parameters(), *model.buffers()]"
 SEND = "dist.broadcast(x.detach(), source, group=group)"
 
+GROUP_IGNORED = Mistake(
+    "group ignored",
+    "values",
+    ("in a group of ranks 0, 1 and 2 of 4", "pass group=group on"),
+    {", group=group": ""},
+)
+WORLD_COUNTED = Mistake(
+    "counts the world",
+    "values",
+    ("the sum of 3 ranks is divided by 4", "dist.get_world_size(group) count within the group"),
+    {"get_world_size(group)": "get_world_size()"},
+)
+
 EQUAL_START = (
     Mistake(
         "same seed for everyone",
@@ -44,7 +57,7 @@ EQUAL_START = (
     Mistake(
         "uses what broadcast returns",
         "values",
-        ("AttributeError", "in place, and returns None"),
+        ("AttributeError", "uses what dist.broadcast returns, which is None"),
         {SEND: f"x.data = {SEND}.data"},
     ),
     Mistake(
@@ -56,6 +69,16 @@ EQUAL_START = (
             dist.broadcast_object_list(box, src=source)
             model.load_state_dict(box[0])
         """,
+    ),
+    GROUP_IGNORED,
+    Mistake(
+        "returns the model", "values", ("returned the model", "None is promised"), {SEND: f"{SEND}\n    return model"}
+    ),
+    Mistake(
+        "never waits",
+        "values",
+        ("never waited for the broadcast",),
+        {SEND: "dist.broadcast(x.detach(), source, async_op=True)"},
     ),
 )
 
@@ -127,9 +150,18 @@ AVERAGE_GRADIENTS = (
     Mistake(
         "uses what all_reduce returns",
         "values",
-        ("TypeError", "in place, and returns None"),
+        ("TypeError", "uses what dist.all_reduce returns, which is None"),
         {SUM: "pass", DIVIDE: "p.grad = dist.all_reduce(p.grad) / dist.get_world_size()"},
     ),
+    GROUP_IGNORED,
+    WORLD_COUNTED,
+    Mistake(
+        "divides another tensor",
+        "values",
+        ("2 times the right value", "`g /= n` changes g itself"),
+        {SUM: f"g = p.grad\n            {SUM}", DIVIDE: "g = g / dist.get_world_size()"},
+    ),
+    Mistake("returns the model", "values", ("returned the model",), {DIVIDE: f"{DIVIDE}\n    return model"}),
 )
 
 LOCAL, START = "if calls[p] % micro_batches:", "works.append(dist.all_reduce(q.grad, group=group, async_op=True))"
@@ -334,5 +366,12 @@ AVERAGE_IN_BUCKETS = (
         "cost",
         ("sent nothing before its last gradient was there", "from the last parameter"),
         {"in reversed(": "in list("},
+    ),
+    WORLD_COUNTED,
+    Mistake(
+        "nothing at the end of backward",
+        "values",
+        ("never waited for the all_reduce", "in hook"),
+        {"Variable._execution_engine.queue_callback(finish)": "pass"},
     ),
 )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kit.grade import inputs
 from kit.grade.diagnose import nothing_returned, only_rank_zero, same_everywhere
 from kit.grade.exercise import Case, Exercise, Run
-from kit.grade.traffic import collectives_at_most, only, silent
-from kit.grade.words import counted
+from kit.grade.traffic import collectives, collectives_at_most, on_each_rank, only, silent
+from kit.grade.words import counted, line
 from kit.topics.ranks import mistakes
 from kit.trace.text import named
+
+if TYPE_CHECKING:
+    from kit.trace.facts import RankTrace
 
 LAB = "00_ranks"
 COLLECTIVES = ("all_reduce", "reduce", "gather", "all_gather", "broadcast", "barrier")
@@ -25,10 +29,10 @@ def _share_cases(world: int, random: Random) -> Iterator[Case]:
         yield Case(world, ((total,),) * world, total)
 
 
-def _shares(case: Case) -> list[Any]:
-    base, extra = divmod(case.size, case.world)
-    starts = [rank * base + min(rank, extra) for rank in range(case.world + 1)]
-    return [(starts[rank], starts[rank + 1]) for rank in range(case.world)]
+def _shares(total: int, n: int) -> list[Any]:
+    base, extra = divmod(total, n)
+    starts = [rank * base + min(rank, extra) for rank in range(n + 1)]
+    return [(starts[rank], starts[rank + 1]) for rank in range(n)]
 
 
 def _pairs(run: Run) -> list[tuple[int, int]] | None:
@@ -56,22 +60,48 @@ def _stop_included(run: Run, expected: Sequence[Any]) -> str | None:
     return None
 
 
+def _of_another_world(run: Run, expected: Sequence[Any]) -> str | None:
+    n, pairs = run.case.world, _pairs(run)
+    if not any(pairs == _shares(run.case.size, more)[:n] for more in range(n + 1, 9)):
+        return None
+    return f"these are shares for more ranks than there are, {n}: dist.get_world_size() says how many"
+
+
+def _size_for_stop(run: Run, expected: Sequence[Any]) -> str | None:
+    if _pairs(run) != [(start, stop - start) for start, stop in expected]:
+        return None
+    rank = next(rank for rank, (start, _) in enumerate(expected) if start)
+    return (
+        f"rank {rank} returned {run.results[rank]}, where its share starts and its size: the second is where it stops"
+    )
+
+
 def _uncovered(run: Run, expected: Sequence[Any]) -> str | None:
     pairs = _pairs(run) or []
+    base, n = run.case.size // run.case.world, run.case.world
     owners = [
         [rank for rank, (start, stop) in enumerate(pairs) if start <= item < stop] for item in range(run.case.size)
     ]
     lost = [item for item, ranks in enumerate(owners) if not ranks]
     if lost:
         items = f"item {lost[0]}" if len(lost) == 1 else f"items {', '.join(map(str, lost))}"
-        return (
-            f"{items} of {run.case.size} belong{'s' if len(lost) == 1 else ''} to no rank: the remainder of the"
-            " division is lost"
-        )
+        even = pairs == [(rank * base, (rank + 1) * base) for rank in range(n)]
+        why = "the remainder of the division is lost" if even else f"{_gap(pairs)}a share starts where the last stops"
+        return f"{items} of {run.case.size} belong{'s' if len(lost) == 1 else ''} to no rank: {why}"
     shared = next((item for item, ranks in enumerate(owners) if len(ranks) > 1), None)
     if shared is not None:
         return f"item {shared} belongs to {named(owners[shared])} at once: a share ends where the next one starts"
     return None
+
+
+def _gap(pairs: Sequence[tuple[int, int]]) -> str:
+    """Where a share does not follow the one before it."""
+    if pairs[0][0] != 0:
+        return f"rank 0 starts at {pairs[0][0]}; the first share starts at 0, and after it "
+    for rank, ((_, stop), (start, _)) in enumerate(pairwise(pairs)):
+        if stop != start:
+            return f"rank {rank} stops at {stop} and rank {rank + 1} starts at {start}; "
+    return f"the last rank stops at {pairs[-1][1]}; "
 
 
 def _uneven(run: Run, expected: Sequence[Any]) -> str | None:
@@ -94,7 +124,7 @@ WHO_AM_I = Exercise(
     function="my_share",
     size="total",
     cases=_share_cases,
-    oracle=_shares,
+    oracle=lambda case: _shares(case.size, case.world),
     hints=(
         "Two numbers tell a rank who it is: its own, and how many there are. With 10 items on 4 ranks, who gets what?",
         (
@@ -110,7 +140,9 @@ WHO_AM_I = Exercise(
         nothing_returned,
         _no_pair,
         same_everywhere("the same code must ask dist.get_rank() to find out where it runs"),
+        _of_another_world,
         _stop_included,
+        _size_for_stop,
         _uncovered,
         _uneven,
     ),
@@ -141,6 +173,8 @@ def _one_voice(run: Run) -> str | None:
     loud = [rank for rank in range(1, run.case.world) if lines[rank]]
     if loud:
         return f"{named(loud)} printed too ({lines[loud[0]][0]!r}): only rank 0 speaks"
+    if not lines[0] and run.results[0] is not None:
+        return f"rank 0 returned {run.results[0]!r} and printed nothing: print() shows a line, return does not"
     if len(lines[0]) != 1:
         return (
             f"rank 0 printed {counted(len(lines[0]), 'line')}: one line is asked for, 'mean loss {_mean(run.case):.4f}'"
@@ -157,12 +191,31 @@ def _one_voice(run: Run) -> str | None:
                 f"rank 0 printed {said!r}, {run.case.world} times the mean {mean:.4f}: the sum was not divided by the"
                 " world size"
             )
-        if abs(value - own) < 1e-3:
-            return (
-                f"rank 0 printed {said!r}, its own loss: the mean of all ranks is {mean:.4f}, and the others' losses"
-                " have to reach it first"
-            )
+        n = run.case.world
+        for divisor, told in ((1, "its own loss"), (n, f"its own loss over {n}")):
+            if abs(value - own / divisor) < 1e-3:
+                return (
+                    f"rank 0 printed {said!r}, {told}: the mean of all ranks is {mean:.4f}, and the others' losses"
+                    " have to reach it first"
+                )
+        other = next((m for m in range(2, 9) if m != n and abs(value - mean * n / m) < 1e-3), None)
+        if other is not None:
+            return f"rank 0 printed {said!r}, the sum over {other}: there are {n} ranks here, so the mean is {mean:.4f}"
+    elif value is not None:
+        return f"rank 0 printed {said!r}: the number is right, and 'mean loss {mean:.4f}' has four decimals, no more"
     return f"rank 0 printed {said!r} where 'mean loss {mean:.4f}' is right"
+
+
+@on_each_rank
+def _to_rank_zero(run: Run, part: RankTrace) -> str | None:
+    """Rank 0 prints, so it is rank 0 that has to have the sum."""
+    away = next((one for one in collectives(part) if one.name in ("reduce", "gather") and one.root), None)
+    if away is None:
+        return None
+    return (
+        f"rank {part.rank} called {away.words}, from {line(away, run)}: rank {away.root} has the result then, and what"
+        " rank 0 prints is whatever was left in its tensor"
+    )
 
 
 RANK_ZERO_SPEAKS = Exercise(
@@ -183,6 +236,7 @@ RANK_ZERO_SPEAKS = Exercise(
     before=(_one_voice,),
     traffic=(
         only(COLLECTIVES, "one collective: reduce, all_reduce or gather"),
+        _to_rank_zero,
         collectives_at_most(1, "one reduce brings all losses together"),
     ),
     advice=(
@@ -210,8 +264,24 @@ def _own_count(run: Run, expected: Sequence[Any]) -> str | None:
             f"every rank counted only its own items: rank 0 returned {run.results[0]} where {expected[0]} is the number"
             " on all ranks"
         )
+    one = next((rank for rank, count in enumerate(counts) if set(run.results) == {count} != {expected[0]}), None)
+    if one is not None:
+        return f"every rank returned {counts[one]}, which rank {one} alone holds: the counts of all are to be added"
     return None
 
+
+def _own_sum(run: Run, expected: Sequence[Any]) -> str | None:
+    """The items were added up, not counted."""
+    total = sum(float(items.sum()) for (items,) in run.case.arguments)
+    if not all(isinstance(got, int | float) and abs(got - total) <= 1 for got in run.results):
+        return None
+    return f"every rank returned {run.results[0]}, the sum of all items: how many they are is asked for, {expected[0]}"
+
+
+SAME_KIND = (
+    r"(dtypes|shapes) must be equal",
+    "All ranks hand in one kind of tensor, also the one that holds nothing: torch.tensor(0) beside torch.tensor(5).",
+)
 
 FIRST_RESCUE = Exercise(
     id="first-rescue",
@@ -228,11 +298,13 @@ FIRST_RESCUE = Exercise(
             " count of 0."
         ),
     ),
-    diagnoses=(nothing_returned, _own_count, only_rank_zero),
+    diagnoses=(nothing_returned, _own_count, _own_sum, only_rank_zero),
     traffic=(collectives_at_most(1, "one all_reduce of one number is all it takes"),),
+    errors=(SAME_KIND,),
     advice=(
+        SAME_KIND,
         (
-            r"all_reduce|finished without|returned without|never",
+            r"call the same operation|finished without|returned without|never",
             "A rank that holds nothing still has to call: it adds 0, and the others wait for it.",
         ),
     ),

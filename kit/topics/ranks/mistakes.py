@@ -42,6 +42,24 @@ WHO_AM_I = (
             return start, start + int(sizes[r])
         """,
     ),
+    Mistake(
+        "the notebook's number of ranks",
+        "values",
+        ("shares for more ranks than there are, 2", "`ranks` is a variable of the notebook, 4 on every rank"),
+        {"def my_share": "ranks = 4\n\n\ndef my_share", "dist.get_world_size()": "ranks"},
+    ),
+    Mistake(
+        "starts not shifted",
+        "values",
+        ("rank 0 stops at 4 and rank 1 starts at 3", "a share starts where the last stops"),
+        {"r * base + min(r, extra)": "r * base"},
+    ),
+    Mistake(
+        "size in place of stop",
+        "values",
+        ("where its share starts and its size", "the second is where it stops"),
+        {"return start, start + base": "return start, base"},
+    ),
 )
 
 RANK_ZERO_SPEAKS = (
@@ -71,6 +89,22 @@ RANK_ZERO_SPEAKS = (
         ("2 collectives", "where 1 is enough"),
         {"    dist.reduce(": "    dist.barrier()\n    dist.reduce("},
     ),
+    Mistake(
+        "uses what all_reduce returns",
+        "values",
+        ("uses what dist.all_reduce returns, which is None", "in the tensor that it is given"),
+        {"total = loss.clone()": "pass", "dist.reduce(total, dst=0)": "total = dist.all_reduce(loss)"},
+    ),
+    Mistake("divided by another world", "values", ("the sum over 4", "2 ranks here"), {"dist.get_world_size()": "4"}),
+    Mistake("own share", "values", ("its own loss over 2",), {"dist.reduce(total, dst=0)": "pass"}),
+    Mistake(
+        "sum brought to rank one",
+        "traffic",
+        ("reduce to rank 1", "whatever was left in its tensor"),
+        {"dst=0": "dst=1"},
+    ),
+    Mistake("returned, not printed", "values", ("printed nothing", "return does not"), {"print(f": "return str(f"}),
+    Mistake("two decimals", "values", ("the number is right", "has four decimals"), {":.4f": ":.2f"}),
 )
 
 FIRST_RESCUE = (
@@ -96,4 +130,35 @@ FIRST_RESCUE = (
         ("2 collectives", "where 1 is enough"),
         {"    dist.all_reduce(": "    dist.barrier()\n    dist.all_reduce("},
     ),
+    Mistake(
+        "another kind of zero",
+        "values",
+        ("dtypes must be equal on every rank", "torch.tensor(0) beside"),
+        {"torch.tensor(len(mine), device=mine.device)": "torch.tensor(len(mine)) if len(mine) else torch.zeros(1)"},
+    ),
+    Mistake(
+        "a barrier where it holds nothing",
+        "values",
+        ("calls barrier", "still has to call"),
+        {"    count = torch": "    if len(mine) == 0:\n        dist.barrier()\n        return 0\n    count = torch"},
+    ),
+    Mistake(
+        "uses what all_reduce returns",
+        "values",
+        ("uses what dist.all_reduce returns, which is None",),
+        {"dist.all_reduce(count)": "count = dist.all_reduce(count)"},
+    ),
+    Mistake(
+        "sums the items",
+        "values",
+        ("the sum of all items", "how many"),
+        {"torch.tensor(len(mine), device=mine.device)": "mine.sum()"},
+    ),
+    Mistake(
+        "rank zero tells everyone",
+        "values",
+        ("which rank 0 alone holds", "are to be added"),
+        {"dist.all_reduce(count)": "dist.broadcast(count, 0)"},
+    ),
+    Mistake("returns a tensor", "values", ("a tensor where", "`.item()`"), {"return int(count)": "return count"}),
 )

@@ -32,6 +32,24 @@ def not_whole(run: Run, rank: int, got: Any, right: Any) -> str | None:
     return None
 
 
+def not_gathered(run: Run, expected: Sequence[Any]) -> str | None:
+    """After the first step every rank has its own shard right, and somebody not those of the others."""
+    n, count = run.case.world, run.case.size
+    pairs = list(zip(run.results, expected, strict=True))
+    if count < n or not all(is_tensor(got) and got.shape == right.shape for got, right in pairs):
+        return None
+    first = [(padded(got[:count], n), padded(right[:count], n)) for got, right in pairs]  # each (n, ceil(P/n))
+    if not all(same(got[rank], right[rank]) for rank, (got, right) in enumerate(first)):
+        return None
+    rank = next((rank for rank, (got, right) in enumerate(first) if not same(got, right)), None)
+    if rank is None:
+        return None
+    return (
+        f"rank {rank}'s own shard is right, those of the others are not: their new weights have to reach this rank, by"
+        " an all-gather after the step"
+    )
+
+
 def wrong_place(run: Run, expected: Sequence[Any]) -> str | None:
     """The weights of one shard were stepped against the gradient of another."""
     n, facts = run.case.world, run.case.facts

@@ -63,6 +63,11 @@ def layers(
         lent = [function(shard, shape) for shard, shape in zip(shards, shapes, strict=True)]
     weights = [weight for weight, _, _ in lent]
     for weight, shape in zip(weights, shapes, strict=True):
+        if not isinstance(weight, torch.Tensor):
+            raise ValueError(
+                f"lend_layer: the weight is {weight!r} where a tensor of shape {tuple(shape)} is right: it is made once"
+                " and handed out then; what gather() binds to its name later, nobody else sees"
+            )
         if weight.shape != shape:
             raise ValueError(
                 f"lend_layer: the weight has shape {tuple(weight.shape)} where {tuple(shape)} is right: {KEEPS}"
@@ -72,7 +77,7 @@ def layers(
     passes = []
     for parameter, (weight, gather, free) in zip(parameters, lent, strict=True):
         parameter.data = weight  # the same memory: what is gathered later is seen by what autograd keeps
-        with explained("gather()"):
+        with explained("gather()", weight):
             gather()
         seen["most"] = max(seen["most"], _memory(weights))
         x = x.detach().requires_grad_()  # (B, C)
@@ -82,8 +87,8 @@ def layers(
         free()
         x = y
     found, dy = [x.detach().clone().flatten()], torch.ones_like(x)
-    for (x, parameter, y), (_, gather, free) in reversed(list(zip(passes, lent, strict=True))):
-        with explained("gather()"):
+    for (x, parameter, y), (weight, gather, free) in reversed(list(zip(passes, lent, strict=True))):
+        with explained("gather()", weight):
             gather()
         seen["most"] = max(seen["most"], _memory(weights))
         with explained("the layer"):
@@ -95,13 +100,16 @@ def layers(
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Errors of torch that have a usual cause are raised again, in words that name it."""
+def explained(what: str, weight: torch.Tensor | None = None) -> Iterator[None]:
+    """Errors of torch that have a usual cause are raised again, in words that name it. weight: what is being filled."""
     try:
         yield
     except RuntimeError as error:
         for (where, words), meaning in EXPLAINED.items():
             if where == what and re.search(words, str(error)):
+                has, wants = (weight.untyped_storage().nbytes(), weight.nbytes) if weight is not None else (0, 0)
+                if 0 < has < wants:
+                    meaning = f"the weight wants {wants} bytes and has {has}: resize_ counts bytes, not elements"
                 told = RuntimeError(f"{what}: {meaning}")
                 raise told.with_traceback(error.__traceback__) from error  # the learner's line stays the last one
         raise

@@ -22,6 +22,7 @@ from kit.topics.zero.diagnoses import (
     frees,
     hidden_sum,
     not_a_shard,
+    not_gathered,
     not_whole,
     out_of_order,
     remembers_its_shard,
@@ -64,13 +65,13 @@ SHARDED_STEP = Exercise(
         ),
         (
             "`padded = torch.cat([x, x.new_zeros(-len(x) % n)]).view(n, -1)` for both;"
-            " `dist.reduce_scatter(mine, list(gradients))`, `mine /= n`; with `state.setdefault('m',"
+            " `dist.reduce_scatter(mine, list(gradients), group=group)`, `mine /= n`; with `state.setdefault('m',"
             " torch.zeros_like(mine))` and so on `adamw_(w[r], mine, m, v, step, lr)`; `dist.all_gather(list(new),"
-            " w[r])`, and the first P elements of it."
+            " w[r], group=group)`, and the first P elements of it."
         ),
     ),
     before=(hidden_sum,),
-    diagnoses=(nothing_returned, not_whole, wrong_place, wrong_step),
+    diagnoses=(nothing_returned, not_whole, not_gathered, wrong_place, wrong_step),
     traffic=(
         calls(("reduce_scatter", "all_gather") * STEPS, "an all-reduce in two halves, with the step between them"),
         payload_at_most(_padded_bytes, "pad to the next multiple of n, no further"),
@@ -97,8 +98,8 @@ SHARDED_GRADIENTS = Exercise(
         "Pad it to n equal rows, reduce-scatter it, divide by n, and add that to the shard that was kept before.",
         (
             "`rows = torch.cat([gradient, gradient.new_zeros(-len(gradient) % n)]).view(n, -1)`, `mine ="
-            " torch.empty_like(rows[0])`, `dist.reduce_scatter(mine, list(rows))`, then `mine / n` plus `kept`, if"
-            " that is not None."
+            " torch.empty_like(rows[0])`, `dist.reduce_scatter(mine, list(rows), group=group)`, then `mine / n` plus"
+            " `kept`, if that is not None."
         ),
     ),
     diagnoses=(nothing_returned, not_a_shard, not_divided, wrong_sum),
@@ -131,7 +132,7 @@ LENT_LAYER = Exercise(
         (
             "`whole = shard.new_empty(n * len(shard))`, `weight = whole[: shape.numel()].view(shape)`, `storage ="
             " whole.untyped_storage()`, `nbytes = storage.nbytes()`, `storage.resize_(0)`. gather():"
-            " `storage.resize_(nbytes)`, then `dist.all_gather(list(whole.view(n, -1)), shard)`."
+            " `storage.resize_(nbytes)`, then `dist.all_gather(list(whole.view(n, -1)), shard, group=group)`."
         ),
     ),
     diagnoses=(nothing_returned, out_of_order),
@@ -147,7 +148,7 @@ LENT_LAYER = Exercise(
     advice=((MISSED, "Every rank gathers every layer, in the same order: each waits for the others' shards."),),
     errors=(WROTE_TO_NOTHING, (r"cannot unpack|values to unpack", "lend_layer returns (weight, gather, free).")),
     mistakes=mistakes.LENT_LAYER,
-    praise="each layer gathered twice, one whole at a time",
+    praise="each layer gathered twice, and none keeps its memory after it",
 )
 
 EXERCISES = (SHARDED_STEP, SHARDED_GRADIENTS, LENT_LAYER)

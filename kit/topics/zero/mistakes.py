@@ -6,6 +6,13 @@ SUM, GATHER = "dist.reduce_scatter(mine, list(g), group=group)", "dist.all_gathe
 PADDED = "torch.cat([{0}, {0}.new_zeros(-len({0}) % n)]).view(n, -1)"
 MOMENTS, COUNT = 'state["m"], state["v"]', 'state["step"], lr'
 
+GROUP_IGNORED = Mistake(
+    "group ignored",
+    "values",
+    ("in a group of ranks 0, 1 and 2 of 4", "pass group=group on"),
+    {", group=group": ""},
+)
+
 SHARDED_STEP = (
     Mistake(
         "sum instead of mean",
@@ -126,6 +133,13 @@ SHARDED_STEP = (
             return w.flatten()[: len(weights)]
         """,
     ),
+    GROUP_IGNORED,
+    Mistake(  # the likeliest of all
+        "no all-gather",
+        "values",
+        ("own shard is right, those of the others are not", "by an all-gather after the step"),
+        {f"    {GATHER}\n": "", "new.flatten()": "w.flatten()"},
+    ),
 )
 
 SUM_ROWS = "dist.reduce_scatter(mine, list(rows), group=group)"
@@ -160,6 +174,13 @@ SHARDED_GRADIENTS = (
         "values",
         ("shards are equal", "add zeros at the end"),
         {SUM_ROWS: "dist.all_reduce(gradient)\n    mine = gradient.tensor_split(n)[dist.get_rank()].clone()"},
+    ),
+    GROUP_IGNORED,
+    Mistake(
+        "uses what reduce_scatter returns",
+        "values",
+        ("uses what dist.reduce_scatter returns, which is None",),
+        {SUM_ROWS: f"mine = {SUM_ROWS}"},
     ),
 )
 
@@ -287,5 +308,21 @@ LENT_LAYER = (
         "values",
         ("cannot unpack", "lend_layer returns (weight, gather, free)"),
         {"return weight, gather, free": "return"},
+    ),
+    GROUP_IGNORED,
+    Mistake(
+        "binds the weight later",
+        "values",
+        ("the weight is None", "what gather() binds to its name later, nobody else sees"),
+        {
+            VIEW: "    weight = None",
+            FILL: f"nonlocal weight\n        {FILL}\n        weight = whole[: shape.numel()].view(shape)",
+        },
+    ),
+    Mistake(
+        "elements, not bytes",
+        "values",
+        ("resize_ counts bytes, not elements", "the weight wants"),
+        {"storage.nbytes()": "whole.numel()"},
     ),
 )

@@ -60,6 +60,58 @@ def test_values_come_first_and_tell_on_which_worlds_they_are_right() -> None:
     assert verdict.sentence.startswith("right on 2 ranks only; on 3 ranks, total = ")
 
 
+def test_an_exercise_may_want_a_larger_world_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def spy(rank: int, arguments: tuple[Any, ...], world: int) -> Any:
+        tried.append(world)
+        return share(rank, arguments, world)
+
+    monkeypatch.setattr(
+        "kit.grade.checker.exercise_of", lambda function: replace(discovery.find("who-am-i"), beyond=(3, 7))
+    )
+    verdict = check(mine, serial_runner(spy), ranks=4)
+    assert verdict.worlds == (2, 3, 4, 7) and "right on 2 to 4 and 7 ranks" in verdict.sentence
+    assert tried.count(7) == 7, "one case is enough there"
+
+
+def test_a_function_that_takes_a_group_is_tried_in_one() -> None:
+    @exercise("sharded-gradients")
+    def keep(gradient: Any, kept: Any, group: Any = None) -> Any: ...
+
+    def runner(function: Any, world: int, arguments: Any) -> Any:
+        """Right, except for one who is called with a group and counts the world."""
+        in_a_group = function.__closure__[function.__code__.co_freevars.index("members")].cell_contents
+        case = next(case for case in CASES[in_a_group or world] if case.arguments[0][0][0].equal(arguments[0][0][0]))
+        right = discovery.find("sharded-gradients").oracle(case)
+        operations = [operation(r, "reduce_scatter", 4, line=5) for r in range(world) for _ in range(3)]
+        results = [mine * in_a_group / world for mine in right] + [None] if in_a_group else right
+        return list(zip(results, arguments, strict=True)), run(world, [] if in_a_group else operations, arguments).trace
+
+    from random import Random
+
+    cases = discovery.find("sharded-gradients").cases
+    CASES = {world: list(cases(world, Random(f"1/{world}"))) for world in (2, 3)}
+    verdict = check(keep, runner, ranks=3, seed=1)
+    assert verdict.stage == "values"
+    assert verdict.sentence.startswith("right on 2 to 3 ranks; in a group of ranks 0 and 1 of 3: rank 0 returned")
+    assert verdict.sentence.endswith("(dist.get_rank(group) and dist.get_world_size(group) count within the group)")
+
+
+def test_what_a_library_says_gives_way_to_what_did_not_fit() -> None:
+    ours = "rank 0 gives rank 1 9 elements in reduce_scatter (line 9), rank 1 makes room for 10: both must be equal."
+    theirs = "rank 1 failed at line 9: RuntimeError: [F1122 ProcessGroupGloo.cpp:2216] Check failed"
+
+    def sentence(said: str) -> str:
+        def failed(rank: int, arguments: tuple[Any, ...], world: int) -> Any:
+            raise Failed(said)
+
+        return check(mine, serial_runner(failed), ranks=2).sentence
+
+    assert sentence(f"{theirs}\n{ours}").endswith(f": {ours}")
+    assert theirs in sentence(theirs), "where nothing else is said it stays"
+
+
 def test_traffic_comes_after_values_and_says_where_they_are_right() -> None:
     verdict = check(mine, serial_runner(share, lambda n: [operation(1, "barrier", line=4)]), ranks=3)
     assert (verdict.status, verdict.stage) == ("failed", "traffic")

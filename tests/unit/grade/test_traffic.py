@@ -10,6 +10,7 @@ import pytest
 from kit.grade import cost, traffic
 from kit.grade.verdict import Sent, runs_page, runs_text, sent_by_rank
 from kit.plot.palette import text_on
+from kit.trace.trace import Trace
 from tests.traces import example
 from tests.unit.grade.made import operation, run
 
@@ -165,3 +166,30 @@ def test_a_picture_beside_a_table_says_that_it_is_the_last_exchange() -> None:
     caption = "its last exchange; below, all that was sent"
     assert caption in runs_page([("target", example.ring(4))])
     assert caption not in runs_page([("target", run(8).trace)]), "no picture, no caption"
+
+
+def test_what_was_begun_is_waited_for() -> None:
+    done = run(2, [*ring(2, 4, 1), operation(1, "all_reduce", 8, line=3)])
+    assert traffic.never_waited(done) is None
+
+    def left_open(index: int) -> str | None:
+        part = done.trace.ranks[1]
+        open_ends = tuple(replace(one, ended=None, waits=()) if one.index == index else one for one in part.operations)
+        ranks = (done.trace.ranks[0], replace(part, operations=open_ends))
+        return traffic.never_waited(replace(done, trace=Trace(done.trace.meta, ranks)))
+
+    said = {index: str(left_open(index)) for index in range(3)}
+    assert said[0].startswith("rank 1 never waited for the send it began, from line 9: `wait()` says when")
+    assert said[1].startswith("rank 1 never waited for the recv it began, from line 10: until")
+    assert said[2].endswith(
+        "from line 3: until `wait()` the tensor holds anything, and on a busy machine not yet the result"
+    )
+
+
+def test_an_operation_among_others_than_the_group_is_named() -> None:
+    alone = run(3, [operation(r, "all_reduce", 8, line=4) for r in range(3)])
+    assert traffic.beyond_the_group(alone, 3) is None
+    assert traffic.beyond_the_group(alone, 2) == (
+        "rank 0 called all_reduce, from line 4, among ranks 0, 1 and 2: pass group=group on to every call of"
+        " torch.distributed"
+    )
