@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _lock = threading.RLock()
 _held: tuple[int, Runner] | None = None  # (process that started it, runner): a fork of the kernel has none
+_refused: ValueError | None = None  # a wish that cannot be had: nothing else is started in its place
 _around: Callable[[Runner], Runner] | None = None  # what is put around it while a lab is recorded
 
 
@@ -27,8 +28,14 @@ def held() -> Runner | None:
 
 
 def runner() -> Runner:
-    """What this kernel's cells run on; four ranks are started where there is nothing yet."""
-    return _wrapped(held() or start_or_join())
+    """What this kernel's cells run on; four ranks are started where there is nothing yet.
+
+    Raises ValueError where the last cluster that was asked for could not be had: others would not be what was wanted.
+    """
+    there = held()
+    if there is None and _refused is not None:
+        raise ValueError(f"{_refused} Nothing runs before kit.cluster(...) has given this kernel ranks.") from _refused
+    return _wrapped(there or start_or_join())
 
 
 def put_around(wrap: Callable[[Runner], Runner] | None) -> None:
@@ -41,14 +48,19 @@ def start_or_join(
     ranks: Any = None, device: Any = "auto", idle_minutes: Any = None, replay: str | None = None, **more: Any
 ) -> Runner:
     """See `kit.cluster`."""
+    global _refused
     try:
-        return _wrapped(_start_or_join(ranks, device, idle_minutes, more))
+        _refused, started = None, _start_or_join(ranks, device, idle_minutes, more)
+        return _wrapped(started)
     except (Unavailable, RuntimeError, OSError, ImportError) as problem:  # not what a person can ask for otherwise
         if replay is None:
             raise
         from kit.run.recordings.replay_runner import ReplayRunner
 
         return _wrapped(_hold(ReplayRunner.in_place_of_ranks(replay, problem)))
+    except ValueError as refusal:
+        _refused = refusal if held() is None else None
+        raise
 
 
 def _start_or_join(ranks: Any, device: Any, idle_minutes: Any, more: dict[str, Any]) -> Runner:
