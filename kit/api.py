@@ -70,8 +70,8 @@ def record(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Record
     """Runs `function(*args, **kwargs)` on all ranks at full speed: `trace`, `results`, `panel()`, `plot()`, `export()`.
 
     All arguments belong to the function; `kit.options(...).record(function, ...)` says how it is run. What the ranks
-    print appears with their number in front. RankError, with the sentences a person reads and the trace, when ranks
-    fail, wait for ever or disagree.
+    print appears with their number in front; after three seconds, who runs and who waits. RankError, with the sentences
+    a person reads and the trace, when ranks fail, wait for ever or disagree.
     """
     from kit.run import current
 

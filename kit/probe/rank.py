@@ -38,6 +38,7 @@ from kit.protocol.messages import (
     ReportPlease,
     Task,
     ToRank,
+    Where,
     WherePlease,
 )
 from kit.protocol.wire import Channel
@@ -122,6 +123,8 @@ class Rank:
             self._begin(order)
             return
         run = self._run
+        if run is None and isinstance(order, WherePlease):
+            self._channel.send(Where(order.run, self.number, None, None, loads=True))
         if run is None or order.run != run.id:
             return  # of a run that has ended
         match order:

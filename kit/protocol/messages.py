@@ -285,7 +285,8 @@ class Where:
     rank: int
     place: Place | None
     waiting: Operation | None  # what it waits in
-    still: float  # s for which it has neither computed nor moved
+    still: float = 0.0  # s for which it has neither computed nor moved
+    loads: bool = False  # it has not begun: it loads the function, and what that imports
 
 
 @dataclass(frozen=True)

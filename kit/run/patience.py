@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AFTER = 3.0  # s until the first word, and from one to the next
-ANSWERS = 1.0  # s that the ranks have to say where they are before a run is given up without their word
+ANSWERS = 2.0  # s to say where they are, more than the coordinator gives the ranks, before a run ends without
 
 
 class Patience:

@@ -33,9 +33,10 @@ from kit.protocol.messages import (
 from kit.trace.facts import Operation, Place
 from kit.trace.text import listed
 
-ANSWERS = 300_000_000  # ns that ranks have to say where they are
+ANSWERS = 1_000_000_000  # ns that ranks have to say where they are
 STANDING = 1.0  # s after which a rank that does not move is said to stand still
 STILL = "it stands still, and in no operation: it sleeps, or waits for a thread, a lock or a file"
+LOADS = "it still loads the function and what that imports"
 SILENT = "it does not answer, as in a long call of C"
 
 
@@ -134,7 +135,7 @@ class RecordedRun(CoordinatedRun):
             if status.phase == "waiting":
                 status.enter("running", now)
             status.operation, status.place = None, news.place or status.place
-        status.remark = STILL if news.still > STANDING else ""
+        status.remark = LOADS if news.loads else STILL if news.still > STANDING else ""
         if not self._asked and self._told_by is not None:
             self._tell_where(now)
 

@@ -132,9 +132,10 @@ def test_a_look_tells_where_all_ranks_are() -> None:
     assert game.coordinator.next_deadline is None, "it is said once"
     game.coordinator.hear(Look(1), NOW)
     for rank in range(2):
-        assert looked(game.coordinator.hear(Where(1, rank, at(7), None, 0.0), NOW)) is None
-    states = looked(game.coordinator.hear(Where(1, 2, at(7), None, 0.0), NOW))
-    assert states is not None and [(s.phase, s.detail) for s in states] == [("running", "")] * 3
+        assert looked(game.coordinator.hear(Where(1, rank, at(7), None), NOW)) is None
+    states = looked(game.coordinator.hear(Where(1, 2, None, None, loads=True), NOW))
+    assert states is not None and [(s.phase, s.detail[:14]) for s in states[:2]] == [("running", "")] * 2
+    assert states[2].detail == "it still loads the function and what that imports"
 
 
 def looked(deliveries: list[Delivery]) -> tuple[RankState, ...] | None:
