@@ -96,7 +96,7 @@ class _Judge:
                 except Unattempted:
                     return Verdict(self.exercise.id, "not attempted", seed=self.seed)
                 except Trouble as trouble:
-                    words = f"{self._where(case)}: {self._told(str(trouble))}"
+                    words = f"{self._where(case)}: {self._told(str(trouble), case)}"
                     return self._failed("values", words, case, trouble.trace)
                 wrong = values.judge(self.exercise, run)
                 if wrong:
@@ -123,7 +123,7 @@ class _Judge:
         try:
             run = attempt(self.function, everyone, self.runner, members)
         except Trouble as trouble:
-            trace, wrong = trouble.trace, self._told(str(trouble))
+            trace, wrong = trouble.trace, self._told(str(trouble), case)
         else:
             own = replace(run, case=case, results=run.results[:members], after=run.after[:members])
             trace, wrong = run.trace, values.judge(self.exercise, own) or ""
@@ -171,7 +171,7 @@ class _Judge:
             return f"on {self._here(case)}"
         return f"right on {joined(before)} ranks{' only' if len(before) == 1 else ''}; on {self._here(case)}"
 
-    def _told(self, trouble: str) -> str:
+    def _told(self, trouble: str, case: Case) -> str:
         """The ranks' sentences, without the advice to reset (the check sees to it), with the usual cause."""
         words = re.sub(r" Run cluster\.reset\(\)[^.]*\.", "", trouble)
         words = _OF_A_LIBRARY.sub("", words).strip() or words  # where a sentence of ours says what did not fit
@@ -179,7 +179,9 @@ class _Judge:
         if failed and (seen := reading.remark(self.function)):
             return _sentences(words, seen)
         usual = self.exercise.errors if failed else self.exercise.advice
-        return next((_sentences(words, text) for pattern, text in usual if re.search(pattern, words)), words)
+        told = next((text for pattern, text in usual if re.search(pattern, words)), "")
+        advice = told(case) if callable(told) else told
+        return _sentences(words, advice) if advice else words
 
     def _with_remark(self, wrong: str) -> str:
         seen = reading.remark(self.function)

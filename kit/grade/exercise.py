@@ -57,6 +57,10 @@ Diagnosis = Callable[[Run, Sequence[Any]], str | None]
 """Looks at a run whose values are wrong, and at the right ones by rank; returns the mistake's own sentence or None."""
 
 
+Advice = tuple[str, str | Callable[[Case], str]]
+"""(regular expression in what the ranks say, what causes it): of a case where only some inputs can cause it."""
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A usual mistake: wrong code, the stage of the check that must stop it, and words of the sentence it must get.
@@ -106,8 +110,8 @@ class Exercise:
     diagnoses: tuple[Diagnosis, ...] = ()
     traffic: tuple[Rule, ...] = ()
     cost: tuple[Rule, ...] = ()
-    advice: tuple[tuple[str, str], ...] = ()  # (regular expression in a rank's failure, what usually causes it)
-    errors: tuple[tuple[str, str], ...] = ()  # (regular expression in its exception, what usually causes that)
+    advice: tuple[Advice, ...] = ()  # where ranks wait for ever or disagree
+    errors: tuple[Advice, ...] = ()  # where one raises an exception
     mistakes: tuple[Mistake, ...] = ()
     beyond: tuple[int, ...] = ()  # larger worlds that are tried too, whatever the cluster has
     tolerance: float = 1e-5  # relative to the largest right value

@@ -81,6 +81,7 @@ def average_cases(world: int, random: Random) -> Iterator[Case]:
         facts = {
             "parts": _sizes(states[0], names),
             "own": own,
+            "lacking": lacking,  # the rank that has no gradient of 'hidden'
             "state": [_flat(state, list(shapes)) for state in states],
             "state parts": _sizes(states[0], list(shapes)),
         }

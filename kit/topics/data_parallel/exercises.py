@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kit.grade.diagnose import not_divided, only_rank_zero
-from kit.grade.exercise import Case, Exercise
+from kit.grade.exercise import Advice, Case, Exercise
 from kit.grade.traffic import collectives_at_most, only, payload_at_most, payload_in_all
 from kit.topics.data_parallel import mistakes
 from kit.topics.data_parallel.cases import FLOAT, STEPS, average_cases, bucket_cases, buckets, hook_cases, start_cases
@@ -84,9 +84,13 @@ def _mean(case: Case) -> list[Any]:
     return [sum(case.facts["own"]) / case.world] * case.world
 
 
-NO_GRADIENT = (
+NO_GRADIENT: Advice = (
     r"waits in|never|finished without|mismatch|must call|must be equal|shapes",
-    "A rank on which a parameter has no gradient still has to call: it adds zeros, and the others wait for it.",
+    lambda case: (
+        "A rank on which a parameter has no gradient still has to call: it adds zeros, and the others wait for it."
+        if case.facts["lacking"] is not None
+        else "Every rank has to call all_reduce for the same gradients in the same order: each waits for all others."
+    ),
 )
 
 ERRORS = (

@@ -162,6 +162,12 @@ AVERAGE_GRADIENTS = (
         {SUM: f"g = p.grad\n            {SUM}", DIVIDE: "g = g / dist.get_world_size()"},
     ),
     Mistake("returns the model", "values", ("returned the model",), {DIVIDE: f"{DIVIDE}\n    return model"}),
+    Mistake(
+        "only rank zero sums",
+        "values",
+        ("Every rank has to call all_reduce for the same gradients",),
+        {SUM: f"if dist.get_rank() == 0:\n                {SUM}"},
+    ),
 )
 
 LOCAL, START = "if calls[p] % micro_batches:", "works.append(dist.all_reduce(q.grad, group=group, async_op=True))"

@@ -305,7 +305,11 @@ FIRST_RESCUE = Exercise(
         SAME_KIND,
         (
             r"call the same operation|finished without|returned without|never",
-            "A rank that holds nothing still has to call: it adds 0, and the others wait for it.",
+            lambda case: (
+                "A rank that holds nothing still has to call: it adds 0, and the others wait for it."
+                if 0 in case.facts["counts"]
+                else "Every rank has to call the same collective, whatever it holds: each waits for all others."
+            ),
         ),
     ),
     mistakes=mistakes.FIRST_RESCUE,

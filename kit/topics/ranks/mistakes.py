@@ -161,4 +161,10 @@ FIRST_RESCUE = (
         {"dist.all_reduce(count)": "dist.broadcast(count, 0)"},
     ),
     Mistake("returns a tensor", "values", ("a tensor where", "`.item()`"), {"return int(count)": "return count"}),
+    Mistake(
+        "only rank zero calls",
+        "values",
+        ("Every rank has to call the same collective, whatever it holds",),
+        {"    dist.all_reduce(count)": "    if dist.get_rank() == 0:\n        dist.all_reduce(count)"},
+    ),
 )
