@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -12,6 +14,9 @@ from kit.probe.blackbox import Blackbox
 from kit.probe.code import Code
 from kit.probe.torch_private import compiles, not_compiled, not_compiled_itself
 from kit.protocol.messages import How
+
+# What the learner's code forks, a DataLoader's worker for instance, is no rank: nobody would ever let it go on.
+os.register_at_fork(after_in_child=partial(sys.settrace, None))
 
 
 @dataclass(frozen=True)

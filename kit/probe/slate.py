@@ -57,8 +57,9 @@ class Slate:
             del sys.modules[name]
         for owner, functions in self._functions:
             _put_back(owner, functions)
-        os.environ.clear()
-        os.environ.update(self._environment)
+        if os.environ != self._environment:
+            os.environ.clear()
+            os.environ.update(self._environment)
         if os.path.isdir(self._folder):
             os.chdir(self._folder)
         sys.path[:] = self._path

@@ -20,7 +20,8 @@ class Options(RunOptions):
 
     ranks: the first so many of the cluster's; with `threads` any number up to 128, which the machine need not have.
     threads: ranks are threads of one process, a fork of the cluster's, on the CPU. One works at a time, until it waits
-    for others, so values, messages and bytes are those of so many processes; times are not, and the trace says so.
+    for others, so values, messages and bytes are those of so many processes; times are not, and the trace says so. The
+    function's own classes and modules are each rank's; what it writes into an installed package is there for all.
     patience: seconds that one such thread may work without talking to another before the run is given up.
     limit: seconds after which a recorded run is given up, with a sentence that says who still runs and who waits. None:
     never; who runs and who waits is shown while it lasts, and Ctrl-C ends it.

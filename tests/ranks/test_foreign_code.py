@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, Dataset
 
 import kit
 from kit.run.errors import RankError
@@ -242,8 +243,6 @@ def _same(ours: Any, wanted: Any) -> None:
 
 
 def warns() -> None:
-    from torch.utils.data import DataLoader
-
     warnings.warn("mine", stacklevel=1)
     DataLoader([1, 2, 3], num_workers=1000)  # type: ignore[arg-type]
 
@@ -262,7 +261,7 @@ def returns_a_wrapped_model() -> Any:
 
 def test_what_is_said_of_another_file_names_it(three: LiveRunner) -> None:
     mine, torchs = (part.text for part in three.record(warns).trace.ranks[0].output)
-    assert mine.startswith(f"line {warns.__code__.co_firstlineno + 3}: UserWarning: mine")
+    assert mine.startswith(f"line {warns.__code__.co_firstlineno + 1}: UserWarning: mine")
     assert re.match(r"line \d+ of dataloader.py: UserWarning: This DataLoader will create 1000", torchs)
     line = layers.summed.__code__.co_firstlineno + 1
     with pytest.raises(RankError, match=f"rank 0 failed at line {line} of layers.py: AttributeError"):
@@ -296,6 +295,37 @@ def told_by_launchers() -> tuple[str, bool]:
 
 def test_the_environment_is_that_of_torchrun(three: LiveRunner) -> None:
     assert three.record(told_by_launchers).results == [("0", True)] * 3
+
+
+# -- processes that ranks start
+
+
+class Numbers(Dataset[float]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> float:
+        doubled = 2.0 * index
+        return doubled
+
+
+def loads_with_workers() -> float:
+    loader = DataLoader(Numbers(), batch_size=2, num_workers=1, persistent_workers=True)
+    total = torch.zeros(1)
+    for _ in range(2):
+        for numbers in loader:
+            total += numbers.sum()
+    dist.all_reduce(total)
+    return float(total)
+
+
+def test_workers_of_a_loader_are_not_stepped_and_keep_nobody(cluster_of: Callable[[int], LiveRunner]) -> None:
+    two = cluster_of(2)
+    session = two.step(loads_with_workers)
+    while session.live:
+        state = session.step()
+        assert not any(rank.place and rank.place.function == "__getitem__" for rank in state), str(state)
+    assert session.results == two.record(loads_with_workers).results == [48.0, 48.0]
 
 
 # -- compiled code

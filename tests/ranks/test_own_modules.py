@@ -63,6 +63,7 @@ def test_a_manager_of_groups_in_a_module_is_found_and_stepped_into(three: LiveRu
     assert session.results == [1.0, 2.0, 3.0]
     assert files >= {__file__, groups.__file__, layers.__file__}
     assert three.record(sums_in_pairs).results == session.results
+    assert Options(ranks=3, threads=True, cluster=three).record(sums_in_pairs).results == session.results
 
 
 def imports_it_late() -> int:

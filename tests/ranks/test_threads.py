@@ -221,3 +221,27 @@ def test_it_is_labelled(three: LiveRunner) -> None:
     assert repr(recording).startswith("spoken on 3 ranks (threads of one process)")
     with three.link(1e-3):  # between processes; no link lies between threads
         assert threads(three).record(spoken, torch.ones(1), times=1).trace.meta.notes == (LABEL,)
+
+
+# -- what each rank has for itself
+
+
+class Box:
+    rank = -1
+
+
+LAST = -1
+
+
+def keeps_its_number() -> tuple[object, ...]:
+    global LAST
+    Box.rank = LAST = dist.get_rank()
+    os.environ["KEPT"] = str(Box.rank)
+    os.chdir("/" if Box.rank else "/usr")
+    dist.barrier()
+    return Box.rank, LAST, os.environ["KEPT"], os.getcwd()
+
+
+def test_classes_globals_environment_and_folder_are_each_ranks_own(three: LiveRunner) -> None:
+    wanted = [(rank, rank, str(rank), "/" if rank else "/usr") for rank in range(3)]
+    assert threads(three).record(keeps_its_number).results == wanted == three.record(keeps_its_number).results
