@@ -21,6 +21,13 @@ def replayed(said: Callable[[str], str]) -> None:
     """From the recordings, which are of four ranks."""
     anywhere(said)
     assert "predicted 45.0 ms" in said("measure-predicted-run")
+    assert said("see-tree-run").count(": 16 bytes") == 6
+    assert re.findall(r"to rank (\d): (\d+) bytes", said("see-halving-run")) == [
+        ("2", "8"),
+        ("1", "4"),
+        ("1", "4"),
+        ("2", "8"),
+    ]
     assert "halving_doubling_all_reduce · stop 0 · recorded" in said("step-halving-panel")
 
 
