@@ -261,10 +261,12 @@ def tags_differ(parts: Sequence[Operation], alone: Sequence[Operation]) -> str |
 
 
 def _left_alone(parts: Sequence[Operation], reasons: Mapping[str, Sequence[int]]) -> str:
-    first, callers = parts[0], listed(e.rank for e in parts)
-    what = first.words if is_message(first.name) else canonical(first.name)
+    calls: dict[str, list[int]] = {}
+    for e in parts:
+        calls.setdefault(f"{e.words if is_message(e.name) else canonical(e.name)}{e.at_line}", []).append(e.rank)
+    who = ", ".join(f"{listed(ranks)} {'calls' if len(ranks) == 1 else 'call'} {text}" for text, ranks in calls.items())
     why = ", ".join(f"{listed(ranks)} {reason}" for reason, ranks in reasons.items())
-    return f"{callers} {'calls' if len(parts) == 1 else 'call'} {what}{first.at_line}; {why}."
+    return f"{who}; {why}."
 
 
 def own_misfit(e: Operation) -> str | None:

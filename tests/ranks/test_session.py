@@ -174,7 +174,7 @@ def test_large_results_come_home(three: LiveRunner) -> None:
 
 
 def unpicklable() -> Any:
-    return (n for n in range(3))
+    return threading.Lock()
 
 
 def test_a_result_that_cannot_travel(three: LiveRunner) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -298,6 +299,17 @@ def test_a_message_that_nobody_takes_is_said_once_all_have_ended(game: Game) -> 
     game.move(1)
     game.stop(1, phase="finished")
     assert game.settled().verdict == "rank 0 calls send to rank 1 (line 4); rank 1 finished without it."
+
+
+def test_each_caller_of_what_was_left_alone_is_seen_in_its_own_line(game: Game) -> None:
+    game.move(0, 1, 2)
+    game.post(operation(0), wait=False)
+    game.post(replace(operation(2), place=at(9)), wait=False)
+    for rank in range(3):
+        game.stop(rank, phase="finished")
+    assert game.settled().verdict == (
+        "rank 0 calls all_reduce (line 6), rank 2 calls all_reduce (line 9); rank 1 finished without it."
+    )
 
 
 def test_messages_that_their_tags_alone_keep_apart(game: Game) -> None:
