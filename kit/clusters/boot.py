@@ -12,6 +12,9 @@ def main() -> None:
     root = str(Path(__file__).resolve().parents[2])
     if root not in sys.path:
         sys.path.append(root)
+    from kit.clusters.processes import raise_open_files
+
+    raise_open_files()
     if sys.argv[1] == "agent":
         from kit.clusters.host.agent import main as run
     else:

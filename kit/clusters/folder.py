@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import IO
 
-from kit.clusters.errors import Unavailable
+from kit.clusters.errors import Lacking
 
 _PREFIX = "lockstep-"
 OWNER = "owner"  # a file that the kernel keeps locked
 _ROOM = 1 << 20  # bytes that connection files, meeting points and logs may take
+_SOCKET = "kernel.sock"
 _LONGEST_SOCKET_PATH = 100  # the system's limit is 108 bytes
+LAST_RESORT = "/tmp"  # where the usual folders will not do
 
 
 class RunFolder:
-    """A new folder of mode 0700, in $XDG_RUNTIME_DIR where that can be had. Raises ValueError with what to do."""
+    """A new folder of mode 0700, in $XDG_RUNTIME_DIR where that can be had. Raises Lacking with what to do."""
 
     def __init__(self, parent: str | None = None) -> None:
         self.path = _make(parent)
         self._owner = _lock(self.path)
         _sweep(self.path.parent)
-        self.socket = self.path / "kernel.sock"
+        self.socket = self.path / _SOCKET
         self.profile = self.path / "profile"
-        if len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
-            self.remove()
-            raise Unavailable(
-                f"the folder {str(self.path.parent)!r} has too long a name for a socket: "
-                "name one with a shorter path, for instance kit.cluster(folder='/tmp')"
-            )
         for part in ("log", "security"):
             (self.profile / part).mkdir(parents=True, mode=0o700)
 
@@ -73,23 +71,35 @@ def _sweep(parent: Path) -> None:
 
 
 def _make(parent: str | None) -> Path:
-    usual = filter(None, (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()))
-    candidates = list(usual) if parent is None else [parent]
-    why: str | None = None
-    for candidate in candidates:
+    usual = [*filter(None, (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()))]
+    refusals: dict[str, str] = {}
+    for candidate in [*usual, LAST_RESORT] if parent is None else [parent]:
         made: Path | None = None
         try:
+            _need_short_name(candidate)
             made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=candidate))
             _need_room(made)
-            return made
         except OSError as refused:
-            why = refused.strerror
+            refusals.setdefault(candidate, refused.strerror or str(refused))
             if made is not None:
                 shutil.rmtree(made, ignore_errors=True)
-    raise Unavailable(
-        f"no private folder can be made in {' or '.join(candidates)} ({why}): "
-        "name a folder of your own with kit.cluster(folder=...)"
+        else:
+            if parent is None and candidate not in usual:
+                print(f"The cluster's files are in {candidate}: {_in_words(refusals)}.", file=sys.stderr)
+            return made
+    raise Lacking(
+        f"no private folder can be made in {' or '.join(refusals)}, because {_in_words(refusals)}",
+        "name a folder of your own with a short path and some room, for instance kit.cluster(folder='/tmp')",
     )
+
+
+def _in_words(refusals: dict[str, str]) -> str:
+    return ", ".join(f"{folder!r} cannot be used ({why})" for folder, why in refusals.items())
+
+
+def _need_short_name(parent: str) -> None:
+    if len(os.fsencode(Path(parent) / f"{_PREFIX}12345678" / _SOCKET)) > _LONGEST_SOCKET_PATH:
+        raise OSError(errno.ENAMETOOLONG, "it has too long a name for a socket")
 
 
 def _need_room(folder: Path) -> None:

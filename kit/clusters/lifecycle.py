@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from kit.clusters import needs
 from kit.clusters.connection import Connection
 from kit.clusters.errors import ClusterError, Unavailable
 from kit.clusters.launch import Launched
@@ -88,6 +89,7 @@ class Lifecycle:
         """Starts all processes and waits for the ranks. ValueError or ClusterError says why it cannot be."""
         progress = Progress()
         progress.say(f"starting {counted(self.size, 'rank')}")
+        needs.look(self.size)
         before = self._state.forked
         self._state = ClusterState(generation=before, forked=before)
         self._launched = Launched(self.request, before + 1)

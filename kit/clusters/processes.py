@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import socket
@@ -33,6 +34,14 @@ def die_with_parent(parent: int) -> None:
 def adopt_orphans() -> None:
     """Makes this process the new parent of what its children leave behind, so that `children` finds it."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def raise_open_files(enough: int = 1 << 16) -> None:
+    """Lets this process, and those it forks, have more files open than a shell usually grants them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = enough if hard == resource.RLIM_INFINITY else min(hard, enough)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def peer(line: socket.socket) -> int:

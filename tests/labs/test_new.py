@@ -16,7 +16,7 @@ from kit import resources
 from kit.run.recordings import index
 from tests import staleness
 from tests.labs.test_labs import run, said, verdicts
-from tests.labs.test_without_cluster import SENTENCE, no_socket
+from tests.labs.test_without_cluster import SENTENCE, few_files
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +73,7 @@ def test_it_is_recorded_and_shown_without_a_cluster(
     files = {source.file for entry in traces.entries for trace in traces.traces(entry) for source in trace.sources}
     assert "kit/topics/sample/reference.py" in files and not any(str(my_labs) in file for file in files)
     assert staleness.complaints(my_labs / "99_sample.ipynb") == []
-    why = no_socket(tmp_path, monkeypatch)
+    why = few_files(tmp_path, monkeypatch)
     notebook = run(my_labs / "99_sample.ipynb", 4, tmp_path, monkeypatch, solutions=False)
     assert verdicts(tmp_path) == {"not attempted": 1}
     for entry in traces.entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,13 +21,15 @@ SENTENCE = (
 )
 
 
-def no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Folders whose names leave no room for that of a socket: the run folder cannot be made."""
-    deep = tmp_path / ("no-room-for-a-socket-" * 6)
-    deep.mkdir()
-    monkeypatch.setenv("TMPDIR", str(deep))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
-    return "has too long a name for a socket"
+FEW = 96  # open files: enough for a kernel, too few for a controller
+
+
+def few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every Python that is started from now on may have few files open; what is said where ranks would be started."""
+    limit = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({FEW}, {FEW}))\n"
+    (tmp_path / "sitecustomize.py").write_text(limit)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    return f"a process may have {FEW} files open here"
 
 
 @pytest.mark.parametrize("path", LABS, ids=lambda path: path.stem)
@@ -35,7 +38,7 @@ def test_a_lab_shows_its_recordings_and_says_so(path: Path, tmp_path: Path, monk
 
     A long lab is run as it is handed out, which no other test of the usual run does.
     """
-    why = no_socket(tmp_path, monkeypatch)
+    why = few_files(tmp_path, monkeypatch)
     handed_out = promises_of(path).LONG
     notebook = run(path, 4 if handed_out else 7, tmp_path, monkeypatch, solutions=not handed_out)
     errors = [o for cell in notebook["cells"] for o in cell.get("outputs", []) if o["output_type"] == "error"]
@@ -57,7 +60,7 @@ def test_a_lab_shows_its_recordings_and_says_so(path: Path, tmp_path: Path, monk
 
 
 def test_lockstep_check_does_not_take_it_for_the_real_thing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    why = no_socket(tmp_path, monkeypatch)
+    why = few_files(tmp_path, monkeypatch)
     (path,) = (path for path in LABS if path.stem == "00_ranks")
     texts = {cell["id"]: "".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]}
     few = ("parameters", "set-up-cluster", "write-share-stub", "check-share-run")

@@ -45,7 +45,8 @@ def test_an_unusable_place_is_a_problem_and_the_exit_code_says_so(tmp_path: Path
 def test_ranks_that_cannot_be_had_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "NO_SUCH_TRANSPORT")
     found = trial.ranks(trial.run(2))
-    assert found.status == "problem" and "during the start" in found.found and "gloo device" in found.fix
+    assert found.status == "problem" and "during the start" in found.found and "gloo device" in found.found
+    assert found.fix.startswith("Report it")
 
 
 def test_a_living_cluster_is_no_leftover(three: LiveRunner) -> None:

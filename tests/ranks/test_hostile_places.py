@@ -27,29 +27,33 @@ def meet():
 
 with kit.cluster(2, "cpu") as cluster:
     session = kit.step(meet)
-    session.finish()
+    while session.live:  # a motion waits for some seconds, which a busy machine takes for an import
+        session.finish()
     print(session.results, kit.record(meet).results, cluster.view.apply_sync(int), cluster.folder.parent, sep="|")
 """
 WORKED = "[([2.0, 2.0], True), ([2.0, 2.0], True)]|[([2.0, 2.0], True), ([2.0, 2.0], True)]|[0, 0]|"
 
 
-def lab(place: Path, **change: str | None) -> subprocess.CompletedProcess[str]:
-    """Runs a small lab in the folder `place`, as a kernel would: its folder is not the first that is imported from."""
+def lab(place: Path, shell: str = ":", **change: str | None) -> subprocess.CompletedProcess[str]:
+    """Runs a small lab in the folder `place`, as a kernel would: its folder is not the first that is imported from.
+
+    shell: what a shell does before, or in place of, becoming the lab.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **{name: text for name, text in change.items() if text}}
     for name, text in change.items():
         if text is None:
             environment.pop(name, None)
-    command = [sys.executable, "-P", "-c", LAB]
+    command = ["sh", "-c", f'{shell}; exec "$@"', "sh", sys.executable, "-P", "-c", LAB]
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[object]:
+def mounted(short_path: Path) -> Iterator[object]:
     """`mounted(options)`: a folder that is a file system of its own."""
     made: list[Path] = []
 
     def mount(options: str) -> Path:
-        folder = tmp_path / f"place{len(made)}"
+        folder = short_path / f"place{len(made)}"
         folder.mkdir()
         tried = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", options, "lockstep-test", folder], capture_output=True, text=True
@@ -84,7 +88,7 @@ def test_a_full_disk_that_was_asked_for_is_refused_in_words(full: Path) -> None:
     with pytest.raises(ValueError, match=r"\(No space left on device\): name a folder of your own"):
         LiveRunner(checked(2, "cpu", folder=str(full)))
     found = host.run_folder(str(full))
-    assert found.status == "problem" and "No space left" in found.fix
+    assert found.status == "problem" and "No space left" in found.found
     assert "No space left" in host.home(str(full)).found
 
 
@@ -105,6 +109,28 @@ def test_a_read_only_home_stops_no_rank(mounted: object, tmp_path: Path) -> None
 def test_no_home_stops_no_rank(tmp_path: Path, home: str | None) -> None:
     ran = lab(tmp_path, HOME=home, IPYTHONDIR=None)
     assert ran.stdout.startswith(WORKED), ran.stderr
+
+
+def test_few_open_files_are_made_more_where_the_system_lets_them_be(tmp_path: Path) -> None:
+    ran = lab(tmp_path, shell="ulimit -Sn 64")
+    assert ran.stdout.startswith(WORKED), ran.stderr
+    ran = lab(tmp_path, shell="ulimit -n 64")
+    assert "a process may have 64 files open here, and the controller of 2 ranks needs 116: " in ran.stderr
+
+
+def test_a_network_without_loopback_is_named(tmp_path: Path) -> None:
+    ran = lab(tmp_path, shell='exec unshare --net "$@"')
+    if "unshare:" in ran.stderr:
+        pytest.skip(f"no network of its own can be had here: {ran.stderr.strip()}")
+    assert "lo, over which ranks talk within this host, is down: bring it up" in ran.stderr
+
+
+def test_a_long_name_for_temporary_files_is_passed_over(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    ran = lab(tmp_path, TMPDIR=str(long), XDG_RUNTIME_DIR=None)
+    assert ran.stdout.startswith(WORKED + "/tmp"), ran.stderr
+    assert "it has too long a name for a socket" in ran.stderr
 
 
 def test_large_arguments_need_no_room_in_shared_memory(tmp_path: Path) -> None:

@@ -42,6 +42,11 @@ def problem(found: str, fix: str) -> Finding:
     return Finding("problem", found, fix)
 
 
+def sentence(text: str) -> str:
+    """'run this' is 'Run this.'."""
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
 def worst(findings: Iterable[Finding]) -> Status:
     return max((finding.status for finding in findings), key=get_args(Status).index)
 

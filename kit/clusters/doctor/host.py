@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -13,11 +12,13 @@ from pathlib import Path
 
 import psutil
 
+from kit.clusters import needs
 from kit.clusters.allocation import Allocation, allocation
-from kit.clusters.doctor.finding import Finding, note, ok, problem, warning
+from kit.clusters.doctor.finding import Finding, note, ok, problem, sentence, warning
+from kit.clusters.errors import Lacking
 from kit.clusters.folder import RunFolder
 from kit.clusters.links import INTERFACE, gpu_topology
-from kit.clusters.request import RANK_BYTES
+from kit.clusters.request import LOOPBACK, RANK_BYTES
 from kit.clusters.system import Ask, ask, memory
 from kit.trace.text import counted, size_text
 
@@ -130,26 +131,22 @@ def interface(found: Mapping[str, bool] | None = None, environment: Mapping[str,
     return ok(said)
 
 
-def ports(host: str = "127.0.0.1") -> Finding:
+def open_files(ranks: int) -> Finding:
+    try:
+        limit = needs.open_files(ranks)
+    except Lacking as refused:
+        return problem(refused.found, sentence(refused.fix))
+    return ok(f"a process may have {limit} open")
+
+
+def ports(ranks: int, address: str = LOOPBACK) -> Finding:
     """Listens on loopback and talks to itself, as controller and ranks do."""
     try:
-        with socket.create_server((host, 0)) as listener:
-            port = listener.getsockname()[1]
-            with socket.create_connection((host, port), timeout=2.0) as caller:
-                called, _ = listener.accept()
-                with called:
-                    caller.sendall(b"lockstep")
-                    called.settimeout(2.0)
-                    heard = called.recv(8)
-    except OSError as refused:
-        why = refused.strerror or type(refused).__name__
-        return problem(
-            f"a process cannot talk to another over {host} ({why})",
-            "Allow connections within this host: a firewall or a sandbox forbids them.",
-        )
-    assert heard == b"lockstep"
+        needs.ports(ranks, address)
+    except Lacking as refused:
+        return problem(refused.found, sentence(refused.fix))
     first, last = _range()
-    found = f"listening on {host} works; ports are taken from {first} to {last}"
+    found = f"listening on {address} works; ports are taken from {first} to {last}"
     if last - first < 200:
         fix = "Widen the range as the administrator: sysctl net.ipv4.ip_local_port_range='32768 60999'."
         return warning(found, fix)
@@ -166,8 +163,8 @@ def run_folder(parent: str | None = None) -> Finding:
     """Makes one as a cluster would, and removes it."""
     try:
         folder = RunFolder(parent)
-    except ValueError as refused:
-        return problem("cannot be made", _sentence(str(refused)))
+    except Lacking as refused:
+        return problem(refused.found, sentence(refused.fix))
     try:
         mode = folder.path.stat().st_mode & 0o777
         length = len(os.fsencode(folder.socket))
@@ -242,10 +239,6 @@ def why_not_writable(folder: Path) -> str:
     except OSError as refused:
         return refused.strerror or type(refused).__name__
     return ""
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def job(ranks: int, ask: Callable[[], Allocation | None] = allocation, host: str = platform.node()) -> Finding:

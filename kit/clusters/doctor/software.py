@@ -87,6 +87,17 @@ def libraries(of: Version = installed) -> Finding:
     return ok(", ".join(f"{name} {found}" for name, found in have.items()))
 
 
+def papermill(of: Version = installed) -> Finding:
+    """What `lockstep check` and `lockstep record` run notebooks with; learners do without it."""
+    found = of("papermill")
+    if found is None:
+        return warning(
+            "papermill is not installed: the labs run, `lockstep check` and `lockstep record` do not",
+            f"Run: {sys.executable} -m pip install papermill",
+        )
+    return ok(f"papermill {found}")
+
+
 def bokeh(of: Version = installed) -> Finding:
     """The plots: bokeh in the kernel and jupyter_bokeh, which carries them to the page, must be of one age."""
     plots, carrier = of("bokeh"), of("jupyter_bokeh")

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from kit.clusters.doctor.finding import Finding, note, ok, problem, warning
-from kit.clusters.errors import ClusterError
+from kit.clusters.doctor.finding import Finding, note, ok, problem, sentence, warning
+from kit.clusters.errors import ClusterError, Lacking
 from kit.clusters.request import checked
 from kit.trace.text import counted
 
@@ -16,7 +16,9 @@ CALLS = 20
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What the ranks said. `refusal`: why there were none, or why they did not come to their end."""
+    """What the ranks said. `refusal`: why there were none, or why they did not come to their end; `remedy`: what helps,
+    where it is known.
+    """
 
     ranks: int
     started_in: float = 0.0  # seconds until all had joined their group
@@ -28,6 +30,7 @@ class Trial:
     backends: tuple[str, ...] = ()  # of torch.distributed in this build
     accelerators: int = 0
     refusal: str = ""
+    remedy: str = ""
 
 
 def run(ranks: int) -> Trial:
@@ -49,7 +52,12 @@ def run(ranks: int) -> Trial:
                 backends=told[0]["backends"],
                 accelerators=len(found.accelerators),
             )
-    except (ValueError, ClusterError, OSError) as refused:
+    except Lacking as lacking:
+        return Trial(ranks, refusal=lacking.found, remedy=lacking.fix)
+    except ValueError as refused:  # which says what is wrong, and what to do instead
+        what, _, instead = str(refused).partition(": ")
+        return Trial(ranks, refusal=what, remedy=instead)
+    except (ClusterError, OSError) as refused:
         return Trial(ranks, refusal=str(refused) or type(refused).__name__)
 
 
@@ -81,8 +89,9 @@ def meet(calls: int) -> dict[str, Any]:
 def ranks(trial: Trial) -> Finding:
     if trial.refusal:
         first, _, rest = trial.refusal.partition("\n")
-        fix = f"The last words of its processes: {' / '.join(rest.splitlines()[-3:])}" if rest else _remedy(first)
-        return problem(first, fix)
+        words = f" Its processes' last words: {' / '.join(rest.splitlines()[-3:])}" if rest else ""
+        fix = trial.remedy or "report it with the output of lockstep doctor --json"
+        return problem(first + words, sentence(fix))
     devices = ", ".join(dict.fromkeys(trial.devices))
     found = (
         f"{counted(trial.ranks, 'rank')} on {devices} up in {trial.started_in:.1f} s; "
@@ -106,8 +115,3 @@ def backends(trial: Trial, has_gpus: bool = False) -> Finding:
         fix = "Install the build of torch for this machine's GPU (pytorch.org/get-started), or stay on the CPU."
         return warning(f"{found}; torch cannot use the GPU that nvidia-smi lists", fix)
     return ok(found)
-
-
-def _remedy(refusal: str) -> str:
-    """A refusal of a request already says what to do."""
-    return "See the sentence beside it." if ": " in refusal else "Report it with the output of lockstep doctor --json."

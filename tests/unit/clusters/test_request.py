@@ -98,15 +98,21 @@ def test_the_run_folder_is_private_and_goes_when_told(tmp_path: Path) -> None:
 
 
 def test_the_run_folder_falls_back_and_says_when_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = RunFolder()
     assert folder.path.parent == tmp_path
     folder.remove()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing too"))
-    with pytest.raises(ValueError, match=r"no private folder can be made in .*missing or .*folder=\.\.\."):
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 25)))
+    monkeypatch.setattr("kit.clusters.folder.LAST_RESORT", str(tmp_path))
+    folder = RunFolder()
+    assert folder.path.parent == tmp_path and "it has too long a name for a socket" in capsys.readouterr().err
+    folder.remove()
+    monkeypatch.setattr("kit.clusters.folder.LAST_RESORT", str(tmp_path / "missing too"))
+    with pytest.raises(ValueError, match=r"no private folder can be made in .*missing or .*name a folder of your own"):
         RunFolder()
 
 
@@ -122,6 +128,6 @@ def test_what_a_killed_kernel_left_is_swept_and_what_is_in_use_is_not(tmp_path: 
 def test_a_folder_too_long_for_a_socket_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
-    with pytest.raises(ValueError, match=r"too long a name for a socket: .*folder='/tmp'"):
+    with pytest.raises(ValueError, match=r"too long a name for a socket\): .*folder='/tmp'"):
         RunFolder(str(long))
     assert not list(long.iterdir())
