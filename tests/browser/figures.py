@@ -26,6 +26,8 @@ def held_panel(server: LabServer, browser: Any, theme: str, target: Path) -> Non
     book = NotebookPage(server, context, f"{theme}.ipynb").open(theme).run_all(limit=240)
     panel = book.page.locator(".lsp-panel:not(.lsp-record)").last
     panel.scroll_into_view_if_needed()
+    panel.locator(".lsp-reset").click()  # the script to take home was given to the ranks since
+    panel.locator(".lsp-step:enabled").wait_for()
     for step in range(9):
         if step == 6:
             panel.locator(".lsp-hold-2").click()

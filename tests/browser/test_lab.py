@@ -19,6 +19,7 @@ def test_lab_01_is_stepped_by_hand(open_notebook, screenshots):
     book = open_notebook(labs() / "01a_collectives.ipynb").run_all(limit=170)
     panel = book.page.locator(".lsp-panel:not(.lsp-record)").last
     panel.scroll_into_view_if_needed()
+    moved(book, panel, "reset")  # the script to take home, further down, was given to the ranks since
     for _ in range(6):
         words = moved(book, panel, "step")
     assert words.count("paused before line") == 4

@@ -66,10 +66,6 @@ def headings(path: Path) -> list[str]:
     return [line.lstrip("# ") for line in prose.splitlines() if re.match(r"#{2,3} ", line)]
 
 
-def has_questions(path: Path) -> bool:
-    return (resources.shipped().topics / resources.topic_of(path.stem) / "questions.py").is_file()
-
-
 def test_the_labs_are_there():
     assert [path.stem for path in LABS][:3] == ["00_ranks", "01a_collectives", "01b_collectives"]
 
@@ -181,7 +177,7 @@ def test_a_guess_comes_before_the_run_that_answers_it(path):
     assert all(asked[name] < answered[name] for name in asked)
 
 
-@pytest.mark.parametrize("path", [path for path in LABS if has_questions(path)], ids=lambda path: path.stem)
+@every_lab
 def test_nothing_is_hidden_and_no_cell_holds_an_answer(path):
     """A click, or a screen reader, would open it: right choices and reasons are in the topic's `questions.py`."""
     from kit.grade import discovery
