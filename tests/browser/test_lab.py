@@ -30,8 +30,9 @@ def test_lab_01_is_stepped_by_hand(open_notebook, screenshots):
         words = moved(book, panel, "step")
     assert "waits in send to rank 2" in words and "waits in recv from rank 2" in words
     assert "let it go to free ranks 1 and 3" in words
-    for theme in book.both_themes(drawn=book.page.locator(".lsp-drawn").count()):
+    for theme in book.both_themes():
         panel.scroll_into_view_if_needed()
+        panel.locator(".lsp-drawn").first.wait_for()
         book.screenshot(screenshots / f"held-{theme}.png")
         panel.screenshot(path=str(screenshots / f"panel-{theme}.png"))
 
