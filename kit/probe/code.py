@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import threading
 from types import CodeType, FrameType
 
@@ -31,13 +32,18 @@ class Code:
 
     def _sort(self, file: str) -> int:
         """The rank's own thread and the one that tells of it may both ask; Python 3.11 cannot parse for two at once."""
-        with self._sorting:
-            if file not in self._kinds:
-                kind = REFERENCE if reference_label(file) is not None else OWN if is_own_file(file) else OTHER
-                if kind != OTHER:
-                    self._statements[file] = statement_starts(source_lines(file))
-                self._kinds[file] = kind
-            return self._kinds[file]
+        tracer = sys.gettrace()
+        sys.settrace(None)  # whoever asks may be traced: each call below would ask again, and wait for itself
+        try:
+            with self._sorting:
+                if file not in self._kinds:
+                    kind = REFERENCE if reference_label(file) is not None else OWN if is_own_file(file) else OTHER
+                    if kind != OTHER:
+                        self._statements[file] = statement_starts(source_lines(file))
+                    self._kinds[file] = kind
+                return self._kinds[file]
+        finally:
+            sys.settrace(tracer)
 
     def is_stepped(self, frame: FrameType) -> bool:
         """Comprehensions are frames of their own up to Python 3.11; a learner sees one line, not a loop in a loop."""
