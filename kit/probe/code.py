@@ -21,6 +21,10 @@ class Code:
     def __init__(self, sources: dict[str, tuple[str, ...]], root_file: str) -> None:
         self.root_file = root_file
         self._kinds = dict.fromkeys(sources, OWN)
+        if root_file.startswith(
+            "<"
+        ):  # typed after `python -c` or at a prompt: no text is known of it, and it is stepped
+            self._kinds[root_file] = OWN
         self._sorting = threading.Lock()
         self._statements = {file: statement_starts(lines) for file, lines in sources.items()}
         # By instruction, since to find its line takes longer; by the id of its code, since to hash that does, too.

@@ -67,7 +67,8 @@ class Slate:
         torch.set_num_threads(self._threads)
         torch.set_default_dtype(self._dtype)
         torch.set_float32_matmul_precision(self._precision)
-        torch.use_deterministic_algorithms(False)
+        if torch.are_deterministic_algorithms_enabled():  # to ask costs nothing; to set loads torch's compiler, 2 s
+            torch.use_deterministic_algorithms(False)
         torch.set_anomaly_enabled(False)
         gc.enable()
         seed_everything(self._rank)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,13 @@ def finds() -> dict[str, Any]:
 
 def draws() -> tuple[float, float]:
     return float(torch.rand(1)), random.random()
+
+
+def test_cleaning_loads_nothing_of_torch_that_costs_seconds(three: LiveRunner) -> None:
+    three.reset()
+    for _ in range(2):
+        loaded = three.record(lambda: [name for name in ("torch._dynamo", "sympy") if name in sys.modules])
+        assert loaded.results == [[]] * 3
 
 
 @pytest.mark.parametrize("how", ["record", "step"])

@@ -9,7 +9,7 @@ import pytest
 
 import kit
 from kit.probe import code as module
-from kit.probe.code import REFERENCE, Code
+from kit.probe.code import OTHER, OWN, REFERENCE, Code
 
 FILE = str(Path(kit.__file__).parent / "topics" / "zero" / "reference" / "flat.py")
 
@@ -36,3 +36,8 @@ def test_a_reference_is_read_once_and_known_when_it_has_been_read(monkeypatch: p
     first.join()
     second.join()
     assert len(times) == 1 and told == [(REFERENCE, 1)]
+
+
+def test_what_was_typed_without_a_file_is_stepped_although_nobody_has_its_text() -> None:
+    assert Code({}, "<string>").kind("<string>") == OWN
+    assert Code({}, "cell").kind("<string>") == OTHER, "what dataclasses make of themselves, for instance"
