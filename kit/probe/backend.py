@@ -94,9 +94,9 @@ class ObservedGroup(dist.ProcessGroup):
         """A message has two ends. gloo waits for ever for a rank below 0, and names none of those above the last."""
         what = f"{'send to' if method == 'send' else 'recv from'} rank"
         if not 0 <= peer < self.size():
-            raise ValueError(
-                f"{what} {peer}: there is no such rank, this group has {self.size()}: 0 to {self.size() - 1}"
-            )
+            any_rank = "; dist.recv(x) without a rank takes what comes first" if method == "recv" and peer < 0 else ""
+            there_are = f"this group has {self.size()}: 0 to {self.size() - 1}"
+            raise ValueError(f"{what} {peer}: there is no such rank, {there_are}{any_rank}")
         if peer == self._rank and tensors[0].device.type == "cpu":  # nccl can, as a part of a batch
             raise ValueError(f"{what} {self.ranks[peer]}: that is this rank itself, and a message has two ends")
 

@@ -86,8 +86,6 @@ class Ledger:
         place = self._code.place(frame) if threading.get_ident() == self._worker else self.place()
         name, seen, peer, tag, root = call.name, call.seen(), call.peer, call.tag, call.root
         if peer is not None and peer >= 0:
-            if peer >= len(ranks) or ranks[peer] == self._rank:
-                refuse_partner(self._rank, call, ranks)
             peer = ranks[peer]
         if root is not None:
             if not 0 <= root < len(ranks):
@@ -139,15 +137,6 @@ class Ledger:
         count = self._counts.get(counted, 0)
         self._counts[counted] = count + 1
         return key, count
-
-
-def refuse_partner(rank: int, call: OperationCall, ranks: tuple[int, ...]) -> None:
-    """ValueError for a message to nobody, or to its own rank where gloo would have to take it there."""
-    verb = "sends to" if call.name == "send" else "receives from"
-    if call.peer is not None and call.peer >= len(ranks):
-        raise ValueError(f"rank {rank} {verb} rank {call.peer}, and {there_are(ranks)}: name one of them")
-    if not any(tensor.is_cuda for tensor in (*call.inputs, *call.outputs)):
-        raise ValueError(f"rank {rank} {verb} itself: a message needs another rank; copy the tensor instead")
 
 
 def there_are(ranks: tuple[int, ...]) -> str:

@@ -134,17 +134,10 @@ def _all_to_all(outputs: Any, inputs: Any, *_: Any) -> OperationCall:
 
 
 def _send(tensors: Any, peer: int, tag: int) -> OperationCall:
-    if peer < 0:
-        raise ValueError(f"send names rank {peer}: ranks count from 0, and none from the end")
     return OperationCall("send", _flat(tensors), [], peer=peer, tag=tag)
 
 
 def _recv(tensors: Any, peer: int, tag: int) -> OperationCall:
-    if peer < 0:
-        raise ValueError(
-            f"recv names rank {peer}: ranks count from 0, and none from the end; dist.recv(x) without a rank takes "
-            "what comes first from any"
-        )
     return OperationCall("recv", [], _flat(tensors), "out", peer=peer, tag=tag)
 
 

@@ -154,6 +154,8 @@ def another_group(x: torch.Tensor) -> None:
         dist.all_reduce(x, group=pair)
 
 
+FAILED = "rank 1 failed at line {2}: ValueError:"
+NOBODY = "there is no such rank, this group has 3: 0 to 2"
 CULPRITS = {
     destinations: "ranks 0, 1 call reduce to rank 0 (line {1}), rank 2 calls reduce to rank 1 (line {1}): "
     "every rank must name the same destination.",
@@ -185,15 +187,11 @@ CULPRITS = {
     "(line {1}): ranks 0 and 1 wait for each other.",
     another_order: "ranks 0, 2 call all_reduce of 2 x float32 (line {1}), rank 1 calls barrier (line {1}): every rank "
     "of a group must call the same operation in the same order.",
-    sends_below: "rank 1 failed at line {2}: ValueError: send names rank -1: ranks count from 0, and none from the end",
-    receives_below: "rank 1 failed at line {2}: ValueError: recv names rank -2: ranks count from 0, and none from the "
-    "end; dist.recv(x) without a rank takes what comes first from any",
-    sends_beyond: "rank 1 failed at line {2}: ValueError: rank 1 sends to rank 3, and the ranks here are 0 to 2: "
-    "name one of them",
-    sends_to_itself: "rank 1 failed at line {2}: ValueError: rank 1 sends to itself: a message needs another rank; "
-    "copy the tensor instead",
-    receives_from_itself: "rank 1 failed at line {2}: ValueError: rank 1 receives from itself: a message needs "
-    "another rank; copy the tensor instead",
+    sends_below: f"{FAILED} send to rank -1: {NOBODY}",
+    receives_below: f"{FAILED} recv from rank -2: {NOBODY}; dist.recv(x) without a rank takes what comes first",
+    sends_beyond: f"{FAILED} send to rank 3: {NOBODY}",
+    sends_to_itself: f"{FAILED} send to rank 1: that is this rank itself, and a message has two ends",
+    receives_from_itself: f"{FAILED} recv from rank 1: that is this rank itself, and a message has two ends",
     no_such_source: "rank 1 failed at line {2}: ValueError: broadcast names rank 99, and the ranks here are 0 to 2: "
     "name one of them",
     source_from_the_end: "rank 1 failed at line {2}: ValueError: broadcast names rank -1, and the ranks here are 0 to "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _STAGES = {
     0: ("Stage 0: data parallel", "Every rank has everything; gradients are averaged."),
     1: ("Stage 1", "Each rank steps its shard, then weights are gathered."),
-    2: ("Stage 2", "Each gradient is summed on the rank that owns its shard, then freed."),
+    2: ("Stage 2", "Each gradient is summed at its shard's owner, then freed."),
     3: ("Stage 3", "A layer's weights are gathered to compute, then freed."),
 }
 
