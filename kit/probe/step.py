@@ -103,6 +103,8 @@ class StepRun(PostingRun["SteppedWork"]):
     def leave_if_told(self) -> None:
         if self.aborted is not None:
             raise RunAborted(self.aborted)
+        if threading.get_ident() != self.worker:  # another thread would swallow what the learner's own is to raise
+            return
         error, self._failed = self._failed, None
         if error is not None:
             raise error
@@ -221,8 +223,6 @@ class SteppedWork(PostedWork):
         """In a thread of its own: what is chained to a future may wait for operations that are launched meanwhile."""
         if future is None:
             return
-        if self.error is not None:
-            self._run.fail_soon(self.error)
         threading.Thread(target=self._settle_here, args=(future,), name="future", daemon=True).start()
 
     @torch.no_grad()
@@ -230,6 +230,12 @@ class SteppedWork(PostedWork):
         if self._run.device.type == "cuda":
             torch.cuda.set_device(self._run.device)
         self._settle(future)
+
+    def _settle(self, future: torch.futures.Future[Any] | None) -> None:
+        """Also of a future that is asked for only when the operation has failed already."""
+        if future is not None and self.error is not None and not self._settled:
+            self._run.fail_soon(self.error)
+        super()._settle(future)
 
     def _real(self) -> dist.Work | None:
         if self._launch is None:

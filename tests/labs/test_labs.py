@@ -46,10 +46,11 @@ def verdicts(folder: Path) -> Counter[str]:
 
 
 def said(notebook: dict[str, Any], name: str) -> str:
-    """Everything a cell put out, as text."""
+    """Everything a cell put out, as text; without what is said of a run that takes its time on a busy machine."""
     cell = next(cell for cell in notebook["cells"] if cell["id"] == name)
     plain = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell["outputs"]]
-    return "\n".join("".join(text) for text in plain)
+    texts = ("".join(text) for text in plain)
+    return "\n".join(text for text in texts if not text.startswith("the run took "))
 
 
 def promises_of(path: Path) -> ModuleType:
