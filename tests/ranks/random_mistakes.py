@@ -239,7 +239,7 @@ _RECEIVES = re.compile(
     r"rank (\d+) receives (?:(\d+) x (\w+) from rank (\d+)|with tag (\d+)) \(line (\d+)\)", re.I
 )  # fmt: skip
 _ENDED = re.compile(rf"{_RANKS} (finished|failed) without it", re.I)
-_DIED = re.compile(r"rank (\d+) died(?: in \w+ \(line \d+\) or after it)?(?:: (?:killed by )?(\w+))?", re.I)
+_DIED = re.compile(r"rank (\d+) died(?: in [^(]+\(line \d+\) or after it)?(?:: (?:killed by )?(\w+))?", re.I)
 _FAILED = re.compile(r"rank (\d+) failed at line (\d+): (\w+)", re.I)
 
 
