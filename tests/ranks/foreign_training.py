@@ -14,6 +14,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
 
 WIDTH = 8
 
@@ -225,6 +227,55 @@ def overlapped_with_a_sharded_optimizer() -> Any:
     return weights(model)
 
 
+# -- a trainer of a small GPT
+
+
+class Text(Dataset[Any]):
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> Any:
+        x = (torch.arange(5) * (index + 1)) % 11
+        return x[:-1], x[1:]
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.unsqueeze(1) for part in self.qkv(self.norm(x)).chunk(3, dim=2))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out: torch.Tensor = x + self.out(seen.squeeze(1))
+        return out
+
+
+def trainer_of_a_small_gpt() -> Any:
+    torch.set_num_threads(1)  # the gradient of LayerNorm's weight is summed in as many parts as there are threads
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Embedding(11, WIDTH), Block(), Block(), nn.Linear(WIDTH, 11))
+    ddp = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+    sampler = DistributedSampler(Text(), seed=5)
+    loader = DataLoader(Text(), batch_size=4, sampler=sampler)
+    optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+    losses = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            loss = F.cross_entropy(ddp(x).flatten(0, 1), y.flatten())
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(float(loss.detach()))
+    return losses, weights(model)
+
+
 # -- torch's own examples
 
 
@@ -339,6 +390,7 @@ EVERY = [
     stages_pass_activations,
     attention_around_a_ring,
     overlapped_with_a_sharded_optimizer,
+    trainer_of_a_small_gpt,
     hooks_that_compress,
     uneven_inputs_joined,
     sequence_parallel,
