@@ -287,7 +287,8 @@ def _claims(program: Program, said: str) -> Iterator[tuple[str, str]]:
             if found[2] == "failed" and program.ends(rank) != "failed" and not _refused(said, rank):
                 yield found[0], f"is {program.ends(rank)}"
     for found in _DIED.finditer(said):
-        if program.ends(int(found[1])) != "dead" and found[2] != "SIGABRT":
+        aborted = found[2] == "SIGABRT" and program.mistake != "none"  # gloo ends a process whose messages do not fit
+        if program.ends(int(found[1])) != "dead" and not aborted:
             yield found[0], "was not killed"
     for found in _FAILED.finditer(said):
         boom = program.ends(int(found[1])) == "failed"
