@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -14,6 +15,20 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from tests.ranks.living import until
 
 ROOT = Path(__file__).parents[2]
+
+
+def new_kernel(runtime: Path) -> str | None:
+    """The id of a kernel the server has started; None until it listens: its file is there before its socket."""
+    try:
+        (about,) = runtime.glob("jpserver-*.json")
+        server = json.loads(about.read_text())
+        request = urllib.request.Request(f"{server['url']}api/kernels?token={server['token']}", data=b"{}")
+        with urllib.request.urlopen(request) as answer:
+            return str(json.load(answer)["id"])
+    except urllib.error.HTTPError:
+        raise
+    except (ValueError, urllib.error.URLError):  # no file, half a file, nobody listens
+        return None
 
 
 def test_kernels_speak_over_sockets_in_a_private_folder(short_path: Path) -> None:
@@ -27,12 +42,9 @@ def test_kernels_speak_over_sockets_in_a_private_folder(short_path: Path) -> Non
         ) as lab,
     ):
         try:
-            assert until(lambda: [*runtime.glob("jpserver-*.json")]), (short_path / "log").read_text()
-            (about,) = runtime.glob("jpserver-*.json")
-            server = json.loads(about.read_text())
-            request = urllib.request.Request(f"{server['url']}api/kernels?token={server['token']}", data=b"{}")
-            with urllib.request.urlopen(request) as answer:
-                kernel = runtime / f"kernel-{json.load(answer)['id']}.json"
+            identity = until(lambda: new_kernel(runtime))
+            assert identity, (short_path / "log").read_text()
+            kernel = runtime / f"kernel-{identity}.json"
             assert runtime.stat().st_mode & 0o077 == 0
             assert json.loads(kernel.read_text())["transport"] == "ipc"
             client = BlockingKernelClient(connection_file=str(kernel))
