@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from kit.probe.accelerator import Accelerator
 from kit.probe.links.throttle import Throttle
 from kit.probe.operations import READERS, OperationCall
 from kit.probe.torch_private import not_compiled
@@ -35,7 +36,8 @@ class Observer(Protocol):
 class Watch:
     """Holds who is watching now. Groups outlive runs, so they ask here at each operation."""
 
-    def __init__(self) -> None:
+    def __init__(self, accelerator: Accelerator) -> None:
+        self.accelerator = accelerator
         self.observer: Observer | None = None
 
 
@@ -71,6 +73,10 @@ class ObservedGroup(dist.ProcessGroup):
     @property
     def pg_name(self) -> str:
         return self.label
+
+    @property
+    def accelerator(self) -> Accelerator:
+        return self._watch.accelerator
 
     @property
     def _device_types(self) -> list[torch.device]:

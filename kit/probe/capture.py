@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from types import FrameType
@@ -17,14 +15,13 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from kit.probe.code import Code
 from kit.probe.operations import dtype_name
 from kit.probe.torch_private import storage_number
-from kit.trace.facts import Frame, Memory, Summary, TensorFact
+from kit.trace.facts import Frame, Summary, TensorFact
 
 SMALL = 256  # elements that are copied whole
 HEAD = 8
 PER_FRAME = 96  # tensors
 SUMMARISED_PER_STOP = 1 << 23  # elements
 _SQUARABLE = 1e15  # beyond it, or below its inverse, numbers are scaled before they are squared
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size)
 
 
@@ -130,14 +127,6 @@ def _comparable(flat: torch.Tensor) -> torch.Tensor:
 def _bounds(work: torch.Tensor) -> tuple[float, float]:
     low, high = torch.aminmax(work)
     return float(low), float(high)
-
-
-def memory(device: torch.device) -> Memory:
-    if device.type == "cuda":
-        return Memory(torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device), "cuda allocator")
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        now = int(statm.read().split()[1]) * _PAGE
-    return Memory(now, max(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024), "resident set")
 
 
 def _tensors(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:

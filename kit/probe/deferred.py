@@ -9,15 +9,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from kit.probe.accelerator import Accelerator
+
 
 class DeferredWork(dist.Work):
     """Done when somebody calls `finish` or `fail`; until then `wait` blocks in Python, where it can be freed.
 
-    tensors: what the operation gives, for `result` and for the future. device: of the rank; futures of CUDA results
-    know their device.
+    tensors: what the operation gives, for `result` and for the future, on the rank's accelerator.
     """
 
-    def __init__(self, tensors: list[torch.Tensor], device: torch.device) -> None:
+    def __init__(self, tensors: list[torch.Tensor], accelerator: Accelerator) -> None:
         super().__init__()
         self.done = threading.Event()
         self.error: BaseException | None = None
@@ -25,7 +26,7 @@ class DeferredWork(dist.Work):
         self.source: int | None = None  # of a receive from any source, as a rank of the group
         self._after: list[Callable[[], None]] = []
         self._tensors = tensors
-        self._device = device
+        self._accelerator = accelerator
         self._settling = threading.Lock()
         self._settled = False
 
@@ -78,8 +79,7 @@ class DeferredWork(dist.Work):
     def get_future(self) -> torch.futures.Future[Any]:
         with self._settling:
             if self.future is None:
-                devices: Any = [self._device] if self._device.type == "cuda" else None
-                self.future = torch.futures.Future(devices=devices)
+                self.future = self._accelerator.future()
             done = self.done.is_set()
         if done:
             self._settle(self.future)

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-import torch
-
+from kit.probe.accelerator import Accelerator
 from kit.probe.deferred import DeferredWork
 from kit.probe.ledger import Entry, wait_began
 from kit.probe.operations import OperationCall
@@ -30,8 +29,8 @@ class MismatchedOperation(RuntimeError):
 class PostedWork(DeferredWork):
     """One of them. Subclasses say how a rank waits (`stand`)."""
 
-    def __init__(self, entry: Entry, call: OperationCall, device: torch.device) -> None:
-        super().__init__(call.outputs, device)
+    def __init__(self, entry: Entry, call: OperationCall, accelerator: Accelerator) -> None:
+        super().__init__(call.outputs, accelerator)
         self.entry = entry
 
     def wait(self, timeout: Any = None) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from kit.probe import peers
+from kit.probe import accelerator, peers
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox
 from kit.probe.links.timed import TimedRun
@@ -67,16 +67,15 @@ class Rank:
         self._channel = channel
         self._blackbox = Blackbox(blackbox, number)
         self._store = str(Path(run_dir) / f"world-{generation}-0")
-        self._device = torch.device(device)
-        self._watch = Watch()
+        self._accelerator = accelerator.of(torch.device(device))
+        self._watch = Watch(self._accelerator)
         self._world = World(number, backend, self._watch)
         self._run: StepRun | RecordRun | None = None
         self._worker: threading.Thread | None = None
 
     def start(self) -> None:
         seed_everything(self.number)
-        if self._device.type == "cuda":
-            torch.cuda.set_device(self._device)
+        self._accelerator.take()
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // self._size))
         try:
             self._join(self._store, self._size)
@@ -98,6 +97,7 @@ class Rank:
     def _live(self) -> None:
         """A rank that nobody can speak to any more must not stay: its agent sees it end, and says so."""
         try:
+            self._accelerator.take()
             self._listen()
         except BaseException:
             traceback.print_exc()
@@ -149,6 +149,7 @@ class Rank:
         self._worker.start()
 
     def _work(self, order: Begin, before: threading.Thread | None, run_before: StepRun | RecordRun | None) -> None:
+        self._accelerator.take()
         if before is not None:
             before.join()
         if run_before is not None:
@@ -163,7 +164,7 @@ class Rank:
             if task.store is not None:
                 self._join(task.store, task.size)
             self._world.tell_size()
-            run = kind(order, self.number, self._channel.send, self._blackbox, self._device)
+            run = kind(order, self.number, self._channel.send, self._blackbox, self._accelerator)
         except Exception as error:  # anything a learner's module does while it is imported
             self._channel.send(could_not_begin(task, self.number, error))
             return

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from kit.probe.accelerator import Accelerator, Moment
 from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.blocked import BlockedDetector
 from kit.probe.ledger import Entry, wait_began
@@ -42,7 +43,7 @@ class RecordRun(Run):
         self._promised: list[Entry] = []
         self._noted_after = -1  # the backward pass at whose end promises will be looked at
         self._note_last = partial(at_end_of_backward, self.note_promises)  # after what is put there meanwhile
-        self._clock = _DeviceClock(self.device) if self.device.type == "cuda" else None
+        self._clock = _DeviceClock(self.accelerator) if self.accelerator.runs_ahead else None
 
     def start(self) -> None:
         if self._clock is not None:
@@ -238,23 +239,20 @@ def _is_bucket(call: OperationCall) -> bool:
 class _DeviceClock:
     """When operations ended on a GPU, which the host only learns of by events on the stream that waited for them."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._marks: list[tuple[Entry, torch.cuda.Event]] = []
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._marks: list[tuple[Entry, Moment]] = []
 
     def start(self) -> None:
-        torch.cuda.synchronize(self._device)
-        self._zero = torch.cuda.Event(enable_timing=True)
-        self._zero.record()
-        torch.cuda.synchronize(self._device)
+        self._accelerator.synchronize()
+        self._zero = self._accelerator.moment(timed=True)
+        self._zero.synchronize()
         self._host_zero = time.monotonic_ns()
 
     def mark(self, entry: Entry) -> None:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        self._marks.append((entry, event))
+        self._marks.append((entry, self._accelerator.moment(timed=True)))
 
     def read(self) -> None:
-        torch.cuda.synchronize(self._device)
-        for entry, event in self._marks:
-            entry.ended = self._host_zero + round(self._zero.elapsed_time(event) * 1e6)
+        self._accelerator.synchronize()
+        for entry, moment in self._marks:
+            entry.ended = self._host_zero + moment.since(self._zero)

@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
-from kit.probe import capture, shipping
+from kit.probe import shipping
+from kit.probe.accelerator import Accelerator
 from kit.probe.arrival import Arrival
 from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.blackbox import Blackbox
@@ -42,7 +43,7 @@ class Run(ABC):
     """Subclasses say what happens at an operation (`perform`, `joining`) and around the function (`start`, `end`)."""
 
     def __init__(
-        self, order: Begin, rank: int, send: Callable[[RunNews], None], blackbox: Blackbox, device: torch.device
+        self, order: Begin, rank: int, send: Callable[[RunNews], None], blackbox: Blackbox, accelerator: Accelerator
     ):
         task = order.task
         self.id = task.run
@@ -52,8 +53,8 @@ class Run(ABC):
         self.worker = threading.get_ident()
         self.native = threading.get_native_id()
         self.blackbox = blackbox
-        self.device = device
-        self.throttle = Throttle(task.links, rank, device, self.id) if task.links is not None else None
+        self.accelerator = accelerator
+        self.throttle = Throttle(task.links, rank, accelerator, self.id) if task.links is not None else None
         self.code = Code(task.sources, task.root_file)
         self.ledger = Ledger(rank, self.code, self.worker, blackbox)
         self.printed = Printed(task.root_file)
@@ -65,14 +66,14 @@ class Run(ABC):
         self._last_frames: tuple[Frame, ...] = ()
         shipping.show_sources(task.sources)
         self.arrival = Arrival(task.function, task.rest)
-        self._args, self._kwargs = on_device(self.arrival.open(order.arguments), device)
+        self._args, self._kwargs = on_device(self.arrival.open(order.arguments), accelerator.device)
 
     def body(self) -> None:
         """Runs the function in the calling thread and reports how it ended."""
         self.printed.install(self.worker)
         result, failure = None, None
-        if self.device.type != "cpu":
-            torch.set_default_device(self.device)  # of this thread: plain code makes tensors where its rank computes
+        if self.accelerator.device.type != "cpu":
+            torch.set_default_device(self.accelerator.device)  # of this thread: plain code computes where its rank does
         try:
             self.start()
             result = self.arrival.function(*self._args, **self._kwargs)
@@ -144,7 +145,7 @@ class Run(ABC):
             index=self._stops,
             time=now,
             frames=encoded,
-            memory=capture.memory(self.device),
+            memory=self.accelerator.memory(),
             output=self.printed.take(),
             operations=len(self.ledger.entries),
             about_to=about_to,

@@ -158,8 +158,7 @@ class StepRun(PostingRun["SteppedWork"]):
 
     @torch.no_grad()  # torch's own operators call their group beneath autograd; gloo copies into outputs that need it
     def _launch_in_order(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
+        self.accelerator.take()
         while (work := self._launches.get()) is not None:
             work.run()
 
@@ -168,28 +167,23 @@ class SteppedWork(PostedWork):
     """A posted operation; `launch` does the real one, if it moves anything."""
 
     def __init__(self, run: StepRun, entry: Entry, call: OperationCall, launch: Launch | None) -> None:
-        super().__init__(entry, call, run.device)
+        super().__init__(entry, call, run.accelerator)
         entry.keep = self
         self.waited = False  # for by the learner's own thread, which has told so
         self.by_another = False  # another thread waits for it
         self.launched = False  # all its participants have asked for it
         self._run = run
         self._launch = launch
-        self._ready = torch.cuda.Event() if run.device.type == "cuda" else None
-        if self._ready is not None:
-            self._ready.record()
+        self._ready = run.accelerator.moment()  # what it reads is written by then
 
     def run(self) -> None:
         """Does the real operation, in the launching thread, and waits for its end unless its links are throttled."""
         self.entry.began = time.monotonic_ns()
         try:
-            if self._ready is None:
+            with self._run.accelerator.aside():
+                self._ready.hold()
                 work = self._real()
-            else:
-                with torch.cuda.stream(torch.cuda.Stream()):
-                    self._ready.wait()
-                    work = self._real()
-                    torch.cuda.current_stream().synchronize()
+                self._run.accelerator.moment().synchronize()
         except Exception as error:  # what gloo or nccl raises reaches the rank that waits
             self.fail(error)
             return
@@ -227,8 +221,7 @@ class SteppedWork(PostedWork):
 
     @torch.no_grad()
     def _settle_here(self, future: torch.futures.Future[Any]) -> None:
-        if self._run.device.type == "cuda":
-            torch.cuda.set_device(self._run.device)
+        self._run.accelerator.take()
         self._settle(future)
 
     def _settle(self, future: torch.futures.Future[Any] | None) -> None:

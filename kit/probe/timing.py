@@ -32,22 +32,17 @@ def time_collective(operation: str, nbytes: int, repeats: int, warm_up: int) -> 
     times = []
     world = dist.group.WORLD
     assert isinstance(world, ObservedGroup), "every rank's default group is one"
+    settle = world.accelerator.synchronize
     with world.unobserved():
         for _ in range(repeats):
-            _settle()
+            settle()
             dist.barrier()
-            _settle()
+            settle()
             began = time.perf_counter()
             call()
-            _settle()
+            settle()
             times.append((began, time.perf_counter()))
     return times
-
-
-def _settle() -> None:
-    """A GPU runs ahead of Python: wait for it."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
 
 
 def prepared(operation: str, count: int) -> Callable[[], object]:

@@ -14,13 +14,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from kit.clusters.coordinator.coordinator import Coordinator
 from kit.clusters.coordinator.run import ForKernel, ForRank
 from kit.clusters.host.rank_process import break_away, import_path
 from kit.clusters.request import Settings
 from kit.probe import blackbox
+from kit.probe.accelerator import CPU
 from kit.probe.backend import Watch
 from kit.probe.blackbox import Blackbox, BlackboxReader
 from kit.probe.run import could_not_begin
@@ -46,7 +45,6 @@ from kit.protocol.messages import (
 from kit.protocol.wire import Channel
 
 PULSE = 1.0  # s between signs of life
-CPU = torch.device("cpu")
 
 Kernel = Channel[RunThreads, FromThreads]
 
@@ -123,7 +121,7 @@ class ThreadHost:
         self._turns.leave(rank)
 
     def _begin(self, rank: int) -> ThreadRun:
-        watch = Watch()
+        watch = Watch(CPU)
         seed_everything(rank)
         world = ThreadWorld(rank, watch)
         world.join("world", self._size)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from kit.probe.accelerator import Accelerator
 from kit.probe.deferred import DeferredWork
 from kit.probe.links.board import Board, Transfer
 
@@ -70,14 +71,14 @@ class DelayedWork(DeferredWork):
         self,
         work: dist.Work,
         tensors: list[torch.Tensor],
-        device: torch.device,
+        accelerator: Accelerator,
         board: Board,
         transfer: Awaited,
         nbytes: int,
         due: float | None,
         pace: Pace | None,
     ) -> None:
-        super().__init__(tensors, device)
+        super().__init__(tensors, accelerator)
         self._work = work
         self._board = board
         self._transfer = transfer
@@ -114,7 +115,11 @@ class DelayedWork(DeferredWork):
         with self._settling:
             first, self._watched = not self._watched, True
         if first and not self.done.is_set():
-            threading.Thread(target=self._complete, daemon=True).start()
+            threading.Thread(target=self._complete_here, daemon=True).start()
+
+    def _complete_here(self) -> None:
+        self._accelerator.take()
+        self._complete()
 
     def _complete(self, timeout: Any = None, awake: float = 0.0) -> None:
         with self._waiting:  # gloo forgets a message that has been waited for: a second wait would never end

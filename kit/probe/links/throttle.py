@@ -20,9 +20,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-import torch
 import torch.distributed as dist
 
+from kit.probe.accelerator import Accelerator
 from kit.probe.links.board import Board, Transfer
 from kit.probe.links.delayed import Awaited, DelayedWork, Pace
 from kit.probe.links.scheduling import SHORT, ask_for_turns
@@ -33,15 +33,15 @@ from kit.protocol.links import Links
 class Throttle:
     """The slow links of one rank for one run."""
 
-    def __init__(self, links: Links, rank: int, device: torch.device, run: int) -> None:
+    def __init__(self, links: Links, rank: int, accelerator: Accelerator, run: int) -> None:
         self._links = links
         self._rank = rank
-        self._device = device
+        self._accelerator = accelerator
         self._board = Board(links.board, run)
         self._board.come(rank)
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
-        self._pace = Pace(threading.get_ident() if device.type == "cpu" else 0)  # a GPU's host runs ahead of it
+        self._pace = Pace(0 if accelerator.runs_ahead else threading.get_ident())
         ask_for_turns(SHORT)
 
     def end(self) -> None:
@@ -76,7 +76,7 @@ class Throttle:
     ) -> DelayedWork:
         self._pace.goes_on(time.monotonic())
         pace = self._pace if call.peer is not None else None
-        return DelayedWork(work, call.outputs, self._device, self._board, transfer, call.payload, due, pace)
+        return DelayedWork(work, call.outputs, self._accelerator, self._board, transfer, call.payload, due, pace)
 
     def _transfer(
         self, call: OperationCall, group: str, ranks: tuple[int, ...], peer: int | None, asked: float

@@ -29,6 +29,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from kit.probe.accelerator import Accelerator
 from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.memory.kinds import Declared, Role, kind_of, plain, tensors_in
 from kit.probe.operations import OperationCall
@@ -63,18 +64,21 @@ class Life:
 class Accounting(TorchDispatchMode):
     """Accounts from `__enter__` to `__exit__`, for the thread that entered it and the backward passes it begins.
 
-    device: of the rank; storages elsewhere (beside a GPU: in the host's memory) are left out. stack: frames in whose
-    variables may be what `declared` looks for: objects that know their memory, and variables named for a kind.
+    accelerator: of the rank; storages elsewhere (beside a GPU: in the host's memory) are left out. stack: frames in
+    whose variables may be what `declared` looks for: objects that know their memory, and variables named for a kind.
     """
 
     _hidden = False
 
     def __init__(
-        self, device: torch.device, names: Mapping[str, Iterable[str]], stack: Callable[[FrameType], list[FrameType]]
+        self,
+        accelerator: Accelerator,
+        names: Mapping[str, Iterable[str]],
+        stack: Callable[[FrameType], list[FrameType]],
     ) -> None:
         TorchDispatchMode.__init__(self)
         self._hide()
-        self._device = device
+        self._accelerator = accelerator
         self._declared = Declared(names)
         self._stack = stack
         self._worker = threading.get_ident()
@@ -180,7 +184,7 @@ class Accounting(TorchDispatchMode):
             self._leaves[id(tensor)] = tensor
         life = None
         for part in plain(tensor):
-            if part.device.type != self._device.type or part.layout is not torch.strided:
+            if part.device.type != self._accelerator.device.type or part.layout is not torch.strided:
                 continue
             storage = part.untyped_storage()
             life = self._live.get(storage._cdata)
@@ -216,8 +220,9 @@ class Accounting(TorchDispatchMode):
                     life.moments.append((number, size))
                 if storage is None:
                     self._over.append(self._live.pop(key))
-            if self._device.type == "cuda":
-                self._allocated.append(torch.cuda.memory_allocated(self._device))
+            allocated = self._accelerator.allocated()
+            if allocated is not None:
+                self._allocated.append(allocated)
         finally:
             self._busy = False
 
@@ -243,7 +248,7 @@ class Accounting(TorchDispatchMode):
             held[kinds.index("allocator")] = np.maximum(0, np.array(self._allocated) - held.sum(axis=0))
         fields = list(KINDS.values())
         return Account(
-            "cuda allocator" if self._allocated else "live storages",
+            f"{self._accelerator.device.type} allocator" if self._allocated else "live storages",
             thinned(
                 [
                     MemorySample(when, label, **dict(zip(fields, map(int, sizes), strict=True)))
@@ -262,7 +267,7 @@ class AccountedRun(RecordRun):
     def __init__(self, order: Begin, *arguments: Any) -> None:
         super().__init__(order, *arguments)
         assert order.task.account is not None
-        self._accounting = Accounting(self.device, order.task.account, self._scopes)
+        self._accounting = Accounting(self.accelerator, order.task.account, self._scopes)
         self._passes = Passes(self._accounting.told)
         self._open = ExitStack()
 

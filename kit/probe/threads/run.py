@@ -52,7 +52,7 @@ class TurnWork(PostedWork):
     """A posted operation. splits: of an all_to_all on single tensors, the rows for each rank."""
 
     def __init__(self, run: ThreadRun, entry: Entry, call: OperationCall, splits: Any) -> None:
-        super().__init__(entry, call, run.device)
+        super().__init__(entry, call, run.accelerator)
         self.call = call
         self.splits = splits
         self._run = run

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from kit.probe import accelerator
+from kit.probe.accelerator import CPU
 from kit.probe.memory.account import Accounting
 from kit.probe.memory.kinds import Role, kind_of
 from kit.probe.passes import Passes
@@ -35,7 +37,7 @@ def accounted(
             frame = frame.f_back
         return found
 
-    accounting = Accounting(torch.device("cpu"), kinds or {}, stack)
+    accounting = Accounting(CPU, kinds or {}, stack)
     passes = Passes(accounting.told)
     accounting.notice(args)
     accounting.sample("begins")
@@ -275,7 +277,7 @@ def test_on_a_gpu_its_allocator_has_the_last_word(monkeypatch: pytest.MonkeyPatc
     """What it gave out beyond the storages that are known; storages in the host's memory are left out."""
     given = iter([512, 4096, 9000])
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: next(given))
-    accounting = Accounting(torch.device("cuda"), {}, lambda frame: [])
+    accounting = Accounting(accelerator.of(torch.device("cuda")), {}, lambda frame: [])
     accounting.sample("begins")
     with accounting:
         torch.zeros(1000)

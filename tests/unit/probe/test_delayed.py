@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from kit.probe.accelerator import CPU
 from kit.probe.links import delayed as module
 from kit.probe.links.board import Board, Transfer
 from kit.probe.links.delayed import FOLLOWS, LATE, DelayedWork, Pace
 
 SOON = 0.02  # s
 TURN = 1e-5  # s that a thread is away when it lets others pass
-CPU = torch.device("cpu")
 
 
 class Clock:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kit.probe import posted
+from kit.probe.accelerator import CPU
 from kit.probe.ledger import Entry
 from kit.probe.operations import OperationCall
 from kit.probe.posted import PostedWork
@@ -24,7 +25,7 @@ class Posted(PostedWork):
 
 def test_a_wait_that_passes_another_in_a_second_thread_does_not_undo_it(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = Entry(0, 0, "all_reduce", "0", (0, 1), "0/c", 0, None, CALL.seen(), CALL.whole, 5, None, None, None, None)
-    work = Posted(entry, CALL, torch.device("cpu"))
+    work = Posted(entry, CALL, CPU)
     work.finish()
     elsewhere = threading.Thread(target=work.wait)
     main = threading.get_ident()
