@@ -18,10 +18,26 @@ def whole(least: int, what: str) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
+    return _time(text, "seconds")
+
+
+def minutes(text: str) -> float:
+    return _time(text, "minutes")
+
+
+def _time(text: str, unit: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"a limit is a number of seconds above 0, not '{text}'")
+        raise argparse.ArgumentTypeError(f"a limit is a number of {unit} above 0, not '{text}'")
     return number
+
+
+def numbers(text: str) -> frozenset[int]:
+    """Reads '5' and '5,6,8'."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"steps are numbers with commas between them, as in 5,6,8, not '{text}'")
+    return frozenset(map(int, parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -53,23 +54,51 @@ def _limits(root: Path) -> Iterator[tuple[int, int]]:
 
     A file cache that can be dropped does not count as used.
     """
-    groups = read(root / "proc/self/cgroup").splitlines()
-    for line in groups:
+    newer = ("memory.max", "memory.current", "inactive_file")
+    older = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    for folder, is_new in _control_groups(root, "memory"):
+        most, now, cache = newer if is_new else older
+        limit, used = read(folder / most).strip(), read(folder / now).strip()
+        if limit.isdigit() and used.isdigit():
+            yield int(limit), int(used) - _of(read(folder / "memory.stat"), cache)
+
+
+def tasks(root: Path = Path("/")) -> tuple[int, int] | None:
+    """(most, used) processes and threads of the tightest limit on this process: its own user's, or a control group's,
+    as of a login node. None where there is none.
+    """
+    found = []
+    for folder, _ in _control_groups(root, "pids"):
+        limit, used = read(folder / "pids.max").strip(), read(folder / "pids.current").strip()
+        if limit.isdigit() and used.isdigit():
+            found.append((int(limit), int(used)))
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if most != resource.RLIM_INFINITY and os.getuid():  # it does not hold for root
+        found.append((most, sum(_threads(pid) for pid, _ in own_processes())))
+    return min(found, key=lambda one: one[0] - one[1]) if found else None
+
+
+def _threads(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).num_threads())
+    except psutil.Error:  # it has ended meanwhile
+        return 0
+
+
+def _control_groups(root: Path, kind: str) -> Iterator[tuple[Path, bool]]:
+    """Folders of the control groups for `kind` that this process is in, its own and their ancestors; whether they are
+    of the newer hierarchy, which has one for all kinds.
+    """
+    for line in read(root / "proc/self/cgroup").splitlines():
         _, kinds, path = line.split(":", 2)
-        if kinds == "":
-            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in kinds.split(","):
-            base = root / "sys/fs/cgroup/memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
+        if kinds and kind not in kinds.split(","):
             continue
+        base = root / "sys/fs/cgroup" / kind if kinds else root / "sys/fs/cgroup"
         # inside a container the group's own path may not be there, while its root is the container's
         for folder in (base / path.lstrip("/"), *(base / path.lstrip("/")).parents):
             if base not in (folder, *folder.parents):
                 break
-            limit, used = read(folder / names[0]).strip(), read(folder / names[1]).strip()
-            if limit.isdigit() and used.isdigit():
-                yield int(limit), int(used) - _of(read(folder / "memory.stat"), names[2])
+            yield folder, not kinds
 
 
 def _of(stat: str, name: str) -> int:

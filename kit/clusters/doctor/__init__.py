@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from kit.clusters.doctor import host, leftovers, software, trial
+from kit.clusters.doctor import host, leftovers, sites, software, trial
 from kit.clusters.doctor.finding import Finding, note, warning
 
 Question = Callable[[], Finding]
@@ -16,8 +16,10 @@ Question = Callable[[], Finding]
 def questions(ranks: int) -> Mapping[str, Question]:
     """What is answered without starting anything, in the order a person would ask."""
     return {
+        "machine": sites.machine,
         "Python": software.python,
         "torch": software.torch,
+        "its torch": sites.own_torch,
         "libraries": software.libraries,
         "JupyterLab": software.front_end,
         "checking": software.papermill,
@@ -27,8 +29,11 @@ def questions(ranks: int) -> Mapping[str, Question]:
         "GPUs": host.gpus,
         "links": host.links,
         "interface": host.interface,
+        "plug-ins": host.plugins,
+        "outside": sites.outside,
         "ports": lambda: host.ports(ranks),
         "open files": lambda: host.open_files(ranks),
+        "tasks": lambda: host.tasks(ranks),
         "run folder": host.run_folder,
         "home": host.home,
         "this folder": host.working_folder,

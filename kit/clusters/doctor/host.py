@@ -7,8 +7,9 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -20,6 +21,7 @@ from kit.clusters.folder import RunFolder
 from kit.clusters.links import INTERFACE, gpu_topology
 from kit.clusters.request import LOOPBACK, RANK_BYTES
 from kit.clusters.system import Ask, ask, memory
+from kit.clusters.system import tasks as task_limit
 from kit.trace.text import counted, size_text
 
 # Measured, shares of shared pages included: tests/benchmarks/bench_cluster.py and the card of a cluster say more.
@@ -29,6 +31,9 @@ AGENT = 260_000_000  # torch imported once, the controller and its heart monitor
 OPTIMIZER = 75_000_000  # torch._dynamo, which the first optimizer loads
 BUSY = 0.1  # the part of a GPU's memory from which somebody else's use matters
 _WISHES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
+# counted: 11 of a cluster and 12 of each rank on the CPU; JupyterLab, a kernel, a shell; with CUDA 8 more of a rank
+TASKS, TASKS_PER_RANK = 40, 20
+BUILT_IN_NETWORKS = ("", "ib", "socket")  # of nccl itself
 ROOM = 50_000_000  # bytes that notebooks, their checkpoints and a cluster's files want
 LIBRARIES = frozenset(
     ("torch", "numpy", "kit", "bokeh", "ipywidgets", "ipyparallel", "ipykernel", "IPython", "jupyter_bokeh", "zmq")
@@ -137,6 +142,48 @@ def open_files(ranks: int) -> Finding:
     except Lacking as refused:
         return problem(refused.found, sentence(refused.fix))
     return ok(f"a process may have {limit} open")
+
+
+def tasks(ranks: int, limit: tuple[int, int] | None | Literal["look"] = "look") -> Finding:
+    """Processes and threads: login nodes often allow a hundred or so."""
+    found = task_limit() if limit == "look" else limit
+    need = TASKS + TASKS_PER_RANK * ranks
+    if found is None:
+        return ok(f"as many as wanted; {ranks} ranks have about {need} threads")
+    most, used = found
+    said = f"{most} processes and threads are allowed, {used} are there; JupyterLab and {ranks} ranks have about {need}"
+    if most - used < need:
+        fewer = (most - used - TASKS) // TASKS_PER_RANK
+        ask_for = f"ask for {counted(fewer, 'rank')}" if fewer > 0 else "work on a node of a batch job"
+        return problem(said, f"End other programs of yours, or {ask_for}.")
+    return ok(said)
+
+
+def plugins(environment: Mapping[str, str] = os.environ, folders: Sequence[Path] | None = None) -> Finding:
+    """A network that nccl is told to use and that no library here has: it then refuses to start, on one host too."""
+    network, plugin = environment.get("NCCL_NET", ""), environment.get("NCCL_NET_PLUGIN", "")
+    if network.lower() in BUILT_IN_NETWORKS and plugin.lower() in ("", "none"):
+        return ok("nccl is told of none" if not network else f"NCCL_NET={network} needs none")
+    named = f"NCCL_NET={network!r}" if network else f"NCCL_NET_PLUGIN={plugin!r}"
+    # NVIDIA, NCCL user guide, NCCL_NET_PLUGIN: a suffix, or the name of a library; RCCL looks for its own name first
+    names = [f"{library}-net{end}.so" for library in ("libnccl", "librccl") for end in (f"-{plugin}", "", "-ofi")]
+    places = _library_folders(environment) if folders is None else folders
+    there = [place / name for place in places for name in (plugin, *names) if name and (place / name).is_file()]
+    if there:
+        return ok(f"{named}: {there[0]}")
+    if not network:
+        return note(f"{named}, and no such library is here: nccl goes on without it")
+    return warning(
+        f"{named}, and none of {', '.join(names[1:2])} or its like is in LD_LIBRARY_PATH: nccl does not start",
+        "Within one host it is not needed: unset NCCL_NET NCCL_NET_PLUGIN. Or add its folder to LD_LIBRARY_PATH.",
+    )
+
+
+def _library_folders(environment: Mapping[str, str]) -> list[Path]:
+    """Where the loader looks, as far as names tell: what ldconfig keeps lies in the usual ones."""
+    named = [Path(entry) for entry in environment.get("LD_LIBRARY_PATH", "").split(os.pathsep) if entry]
+    usual = ("/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib", f"/usr/lib/{platform.machine()}-linux-gnu")
+    return [*named, *map(Path, usual)]
 
 
 def ports(ranks: int, address: str = LOOPBACK) -> Finding:
