@@ -166,7 +166,8 @@ def test_a_device_held_by_the_agent_and_files_left_behind_are_failures(
 ) -> None:
     monkeypatch.setattr(machine, "device_files", lambda pid: ["/dev/nvidia0"])
     monkeypatch.setattr(machine, "RESETS", 0)
-    files, used = iter([set(), {"nccl-Xy12"}]), iter([{"0": 10}, {"0": 900}, {"0": 600}])
+    monkeypatch.setattr(machine, "TO_GIVE_BACK", -1.0)
+    files, used = iter([set(), {"nccl-Xy12"}]), iter([{"0": 10}, {"0": 900}, {"0": 600}, {"0": 600}])
     monkeypatch.setattr(machine, "shared_files", lambda: next(files))
     monkeypatch.setattr(machine, "used_memory", lambda: next(used))
     Forks().run(bench)

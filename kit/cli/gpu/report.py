@@ -26,7 +26,7 @@ VERSION = 1
 FILE = "lockstep-gpu.json"
 KEPT = (
     *("NCCL_", "RCCL_", "CCL_", "GLOO_", "FI_", "UCX_"),  # communication
-    *("TORCH", "PYTORCH_", "TRITON_", "OMP_NUM_THREADS"),
+    *("TORCH", "PYTORCH_", "TRITON_", "OMP_NUM_THREADS", "LD_LIBRARY_PATH"),
     *("CUDA_", "NVIDIA_", "HIP_", "ROCR_", "HSA_", "ZE_", "ONEAPI_", "SYCL_"),  # devices
 )
 SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)

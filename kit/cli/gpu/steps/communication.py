@@ -76,25 +76,24 @@ def part_of(trace: Trace, rank: int, name: str) -> list[Operation]:
 
 
 def judge_ends(bench: Bench, way: str, known: list[list[Operation]], moments: list[list[tuple[int, int]]]) -> None:
-    """Against each rank's own clock. An end after its rank had the result is wrong anywhere; how far it may lie before
-    is the scale's to say.
+    """Against each rank's own clock. On the host's clock no end lies after the return of its rank's call; a device has
+    a clock of its own, so how far its ends may be off, either way, is the scale's to say.
     """
+    within = bench.scale.end_within
     off: list[float] = []
     for rank, operations in enumerate(known):
         for at, operation in enumerate(operations):
             last_call = max(own[at][0] for own in moments)
             over = moments[rank][at][1]
             ended = operation.ended or 0
+            late = f"{way}: rank {rank} recorded an end {(ended - over) / 1e6:.2f} ms after it had returned"
             off.append((ended - over) / max(1, over - last_call))
-            if operation.issued <= ended <= over:
-                continue
-            bench.expect(
-                False, f"{way}: rank {rank} recorded an end {(ended - over) / 1e6:.2f} ms after it had returned"
-            )
-            return
+            if not bench.expect(operation.issued <= ended, f"{way}: rank {rank} recorded an end before its beginning"):
+                return
+            if not bench.expect(ended <= over or within is not None, late):
+                return
     typical = statistics.median(off)
     bench.fact(f"end of {way}, off by a part of its duration", round(typical, 4))
-    within = bench.scale.end_within
     if within is not None:
         bench.expect(
             abs(typical) <= within,

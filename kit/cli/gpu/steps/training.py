@@ -102,7 +102,7 @@ class Size(Step):
         bench.expect_right("what was held", run.results)
         for rank, told in enumerate(run.results):
             peak, real = run.peak(rank).nbytes, told["allocator"]
-            bench.fact(f"peak of rank {rank}", {"kit": peak, "allocator": real, "asked for": held})
+            bench.fact(f"peak of rank {rank}", {"kit": peak, "asked for": held, **told})
             at_most = held * (1 + ACCOUNT_WITHIN) + (0 if real is None else WORKSPACES)
             bench.expect(
                 held <= peak <= at_most, f"rank {rank} held {size_text(held)}, and kit.memory says {size_text(peak)}"
