@@ -17,8 +17,8 @@ from kit.cli.numbers import minutes, numbers, whole
 if TYPE_CHECKING:
     import argparse
 
+    from kit.cli.gpu.facts import Outcome
     from kit.cli.gpu.report import Page
-    from kit.cli.gpu.step import Outcome
     from kit.cli.gpu.trial import Wishes
 
 RANKS = 4

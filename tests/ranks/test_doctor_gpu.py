@@ -19,7 +19,8 @@ import pytest
 
 from kit.cli.gpu import process
 from kit.cli.gpu.bench import Bench, learners_copy
-from kit.cli.gpu.step import Fact, Failure, Place, Said, Step
+from kit.cli.gpu.facts import Fact, Failure, Place, Said
+from kit.cli.gpu.step import Step
 from kit.cli.gpu.steps import STEPS, communication, machine
 from kit.cli.gpu.steps.communication import Collectives, Faults, Messages, Race
 from kit.cli.gpu.steps.machine import Devices, Forks, Starts

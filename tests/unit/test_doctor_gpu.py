@@ -14,7 +14,8 @@ import pytest
 from kit import cli
 from kit.cli.gpu import process, report, trial
 from kit.cli.gpu.bench import Bench
-from kit.cli.gpu.step import Doing, Done, Fact, Failure, Outcome, Place, Said, Step
+from kit.cli.gpu.facts import Doing, Done, Fact, Failure, Outcome, Place, Said
+from kit.cli.gpu.step import Step
 from kit.cli.gpu.steps import LABS, STEPS, labs, machine
 from kit.cli.gpu.steps.communication import judge_ends
 from kit.cli.gpu.steps.machine import Forks, Machine

@@ -1,6 +1,7 @@
 """`lockstep doctor --gpu`: what only a machine with GPUs can show, in thirteen steps and five minutes.
 
-    step           what a step is, what it runs on, what it says
+    facts          what a step runs on, what it says, what came of it
+    step           what a step is
     steps          the thirteen, in order; each group of them has a module: machine, communication, training, sharing
     bench          what a step works with: clusters, programs on ranks, facts and expectations
     programs       what runs on the ranks: plain torch.distributed functions

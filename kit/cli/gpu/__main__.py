@@ -8,11 +8,15 @@ import sys
 import traceback
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kit.cli.gpu.bench import Bench, in_short
+from kit.cli.gpu.facts import Doing, Done, Failure, Place
 from kit.cli.gpu.process import say
-from kit.cli.gpu.step import Doing, Done, Failure, Place, Step
 from kit.cli.gpu.steps import LABS, STEPS
+
+if TYPE_CHECKING:
+    from kit.cli.gpu.step import Step
 
 
 def main(step: Step, place: Place, folder: Path) -> int:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kit.cli.gpu.step import Doing, Fact, Failure, Place, Said
+from kit.cli.gpu.facts import Doing, Fact, Failure, Place, Said
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -15,10 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kit.cli.gpu.step import SAID, Doing, Done, Fact, Failure, Outcome, Place, Said, Step
+from kit.cli.gpu.facts import SAID, Doing, Done, Fact, Failure, Outcome, Place, Said
 from kit.clusters.doctor import leftovers
 
 if TYPE_CHECKING:
+    from kit.cli.gpu.step import Step
     from kit.clusters.doctor.leftovers import Member
 
 TO_GO = 4.0  # s that the ranks have to follow a step that has ended

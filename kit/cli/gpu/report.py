@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kit.trace.text import counted
 
 if TYPE_CHECKING:
-    from kit.cli.gpu.step import Outcome
+    from kit.cli.gpu.facts import Outcome
 
 SCHEMA = "lockstep-gpu"
 VERSION = 1

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from kit.cli.gpu.facts import Outcome, Place
 from kit.cli.gpu.process import carry_out
-from kit.cli.gpu.step import Outcome, Place, Step
+from kit.cli.gpu.step import Step
 from kit.cli.gpu.steps import LABS, STEPS
 
 MINUTES = 5.0  # in which the steps that need not be asked for come to their end
