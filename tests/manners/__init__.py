@@ -1,0 +1,47 @@
+"""What NCCL does differently, without a GPU: ranks on CPU tensors whose groups have its manners.
+
+`mannered` makes every cluster that is started within it one of such ranks. Nothing of the product knows of it: the host
+agent is started by `boot.py` here, which puts `group.connected_group` in the place of the real one before it forks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BOOT = str(Path(__file__).with_name("boot.py"))
+
+
+@contextmanager
+def mannered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kit.clusters.launcher.BOOT", BOOT)
+        yield
+
+
+def take_over() -> None:
+    """In the agent, before it forks: all ranks have nccl, and CPU tensors that play its device's part."""
+    from torch.cuda import nccl
+
+    from kit.clusters import devices
+    from kit.probe import accelerator, run, world
+    from tests.manners import group, streams
+
+    def plan(request: Any, found: Any, build: Any) -> devices.Plan:
+        return devices.Plan("nccl", ("cpu",) * request.ranks)
+
+    devices.plan = plan
+    nccl.version = lambda: (2, 27, 5)  # c10d asks for it where it logs what an operation raised
+    accelerator.of = streams.OnCpu
+    world.connected_group = group.connected_group
+    body = run.Run.body
+
+    def seen(self: run.Run) -> None:
+        with streams.Touches():
+            body(self)
+
+    run.Run.body = seen  # type: ignore[method-assign]
