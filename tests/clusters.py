@@ -11,6 +11,7 @@ import pytest
 from kit.clusters.request import checked
 from kit.run import current, cursor, record, scheduler, session
 from kit.run.live import LiveRunner
+from tests.manners import mannered
 
 NEVER = 1000.0  # s: longer than a test may take, so what ends has not ended because its time was up
 MOTIONS = ("step", "over", "into", "out", "to_collective", "to_line", "finish")
@@ -51,6 +52,15 @@ def cluster_of() -> Iterator[Callable[[int], LiveRunner]]:
 def four(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
     """Four ranks, as labs have them."""
     return cluster_of(4)
+
+
+@pytest.fixture(scope="session")
+def three_on_nccl() -> Iterator[LiveRunner]:
+    """Three ranks whose groups have NCCL's manners."""
+    with mannered():
+        cluster = LiveRunner(checked(3, "cpu"))
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -16,6 +17,7 @@ import torch.distributed as dist
 
 from kit.probe.accelerator import Accelerator
 from kit.probe.links.throttle import Throttle
+from kit.probe.on_device import NATIVE, DeviceWork, HeldMessage, Messages
 from kit.probe.operations import READERS, OperationCall
 from kit.probe.torch_private import not_compiled
 
@@ -39,6 +41,7 @@ class Watch:
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
         self.observer: Observer | None = None
+        self.messages = Messages()
 
 
 class ObservedGroup(dist.ProcessGroup):
@@ -54,6 +57,7 @@ class ObservedGroup(dist.ProcessGroup):
         self.ranks = ranks
         self.label = name
         self._rank = rank
+        self.native = inner.name() in NATIVE  # its operations are the device's, in queues that the host does not see
         self._watch = watch
         self._coalesced: list[dist.Work] | None = None  # issued since coalescing began
 
@@ -77,6 +81,43 @@ class ObservedGroup(dist.ProcessGroup):
     @property
     def accelerator(self) -> Accelerator:
         return self._watch.accelerator
+
+    def is_for_device(self, call: OperationCall) -> bool:
+        """Whether the device does it; gloo does what lies in the CPU's memory."""
+        kind = self.accelerator.device.type
+        return all(tensor.device.type == kind for tensor in (*call.inputs, *call.outputs))
+
+    def issue_together(self, messages: list[HeldMessage]) -> None:
+        device = self.accelerator.device
+        self.inner._start_coalescing(device)
+        for message in messages:
+            message.asked.hold()
+            message.call()
+        work = self.inner._end_coalescing(device)
+        for message in messages:
+            message.issued(work)
+
+    def _on_device(
+        self, asked: OperationCall, launch: Launch, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Launch:
+        """`launch` of an operation that the device does."""
+        messages, tensors = self._watch.messages, [*asked.inputs, *asked.outputs]
+
+        def held(source: int | None = None) -> dist.Work:
+            message = HeldMessage(messages, self, partial(launch, source), tensors)
+            messages.hold(message)
+            return message
+
+        def issued() -> dist.Work:
+            messages.issue()
+            work = DeviceWork(self.accelerator, self.label, tensors)
+            work.issued(launch())
+            return work
+
+        if asked.name == "barrier":
+            for option in (*arguments, *options.values()):
+                option.device = self.accelerator.device
+        return issued if asked.peer is None else held
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -105,6 +146,21 @@ class ObservedGroup(dist.ProcessGroup):
             raise ValueError(f"{what} {peer}: there is no such rank, {there_are}{any_rank}")
         if peer == self._rank and tensors[0].device.type == "cpu":  # nccl can, as a part of a batch
             raise ValueError(f"{what} {self.ranks[peer]}: that is this rank itself, and a message has two ends")
+
+    def connect(self) -> None:
+        """Now, while all its ranks are on their way here: the first operation would take seconds for it."""
+        if self.native:
+            device = self.accelerator.device
+            self.inner._get_backend(device).eager_connect_single_device(device)
+
+    def shutdown(self) -> None:
+        """c10d says so when the group is destroyed: NCCL's must be told, or it keeps its memory and its threads."""
+        if self.native:
+            self.inner.shutdown()
+
+    def abort(self) -> None:
+        if self.native:
+            self.inner.abort()
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier like any other: the coordinator says who is missing."""
@@ -146,8 +202,11 @@ def _observed(method: str, read: Callable[..., OperationCall]) -> Callable[..., 
 
         if method in ("send", "recv"):
             self._must_be_another(method, *arguments[:2])
+        asked = read(*arguments)
+        if self.native and self.is_for_device(asked):
+            launch = self._on_device(asked, launch, arguments, options)
         observer = self._watch.observer
-        work = launch() if observer is None else observer.perform(self, read(*arguments), launch)
+        work = launch() if observer is None else observer.perform(self, asked, launch)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
@@ -170,8 +229,9 @@ def register(watch: Callable[[], Watch], real_group: Callable[[Any], dist.Proces
         ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
         observer = watch().observer
         with nullcontext() if observer is None else observer.joining(options.group_id, ranks):
-            inner = real_group(options)
-        return ObservedGroup(inner, options.group_rank, ranks, options.group_id, watch())
+            group = ObservedGroup(real_group(options), options.group_rank, ranks, options.group_id, watch())
+            group.connect()
+        return group
 
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
 
@@ -188,6 +248,8 @@ def connected_group(options: Any, nccl: bool) -> dist.ProcessGroup:
     if nccl:
         nccl_options = dist.ProcessGroupNCCL.Options()
         nccl_options._timeout = options.timeout
+        nccl_options.group_name = options.group_id
+        nccl_options.global_ranks_in_group = options.global_ranks_in_group
         store = dist.PrefixStore("nccl", options.store)
         inner = dist.ProcessGroupNCCL(store, options.group_rank, options.group_size, nccl_options)
         inner._set_sequence_number_for_group()

@@ -145,7 +145,15 @@ def there_are(ranks: tuple[int, ...]) -> str:
     return f"the {'ranks here are' if len(ranks) > 1 else 'only rank here is'} {known if len(ranks) > 1 else ranks[0]}"
 
 
-def wait_began(entry: Entry, caller: FrameType) -> int:
+def caller(depth: int) -> FrameType | None:
+    """The frame `depth` above that of who asks; None where C++ has called Python, as autograd's threads of a GPU do."""
+    try:
+        return sys._getframe(depth + 1)
+    except ValueError:
+        return None
+
+
+def wait_began(entry: Entry, asking: FrameType | None) -> int:
     """When a wait that begins now really began: a blocking call of torch.distributed waits from its issue on."""
-    blocking = caller.f_code.co_filename.endswith("distributed_c10d.py")
+    blocking = asking is not None and asking.f_code.co_filename.endswith("distributed_c10d.py")
     return entry.issued if blocking else time.monotonic_ns()

@@ -6,7 +6,6 @@ that waits does so in Python, where it can be freed.
 
 from __future__ import annotations
 
-import sys
 import time
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from kit.probe.accelerator import Accelerator
 from kit.probe.deferred import DeferredWork
-from kit.probe.ledger import Entry, wait_began
+from kit.probe.ledger import Entry, caller, wait_began
 from kit.probe.operations import OperationCall
 from kit.probe.run import Run, making_of_group
 from kit.protocol.messages import Posted
@@ -34,7 +33,7 @@ class PostedWork(DeferredWork):
         self.entry = entry
 
     def wait(self, timeout: Any = None) -> bool:
-        begin = wait_began(self.entry, sys._getframe(1))
+        begin = wait_began(self.entry, caller(1))
         if not self.done.is_set():
             self.stand(begin, timeout.total_seconds() if timeout else None)
         self.entry.waits.append((begin, time.monotonic_ns()))
@@ -88,7 +87,7 @@ class PostingRun(Run, Generic[PostedByRun]):
     def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
         """The members of a new group meet here first: their rendezvous in C++ could not be freed."""
         call = making_of_group()
-        self.meet(self.ledger.open(call, name, ranks, sys._getframe(1)), call).wait()
+        self.meet(self.ledger.open(call, name, ranks, caller(1)), call).wait()
         yield
 
     @abstractmethod

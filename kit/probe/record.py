@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,16 +16,19 @@ import torch.distributed as dist
 
 from kit.probe.accelerator import Accelerator, Moment
 from kit.probe.backend import Launch, ObservedGroup
-from kit.probe.blocked import BlockedDetector
-from kit.probe.ledger import Entry, wait_began
+from kit.probe.blocked import BlockedDetector, SpinningDetector
+from kit.probe.ledger import Entry, caller, wait_began
+from kit.probe.on_device import DeviceWork, unlike_gloo
 from kit.probe.operations import OperationCall
 from kit.probe.run import Run, making_of_group
 from kit.probe.torch_private import at_end_of_backward, backward_number
 from kit.protocol.messages import Operations, Report, Where
+from kit.trace.facts import Place
 
 PATIENCE = 0.5  # s in one wait before the coordinator is asked whether it can end
 REPEAT = 0.5  # s between two such questions
 BACKWARD = "_engine_run_backward"  # the frame of torch's Python that stands under whatever C++ does in a backward pass
+NAP = 2e-4  # s between two looks at a device that is not done when the function is
 STANDS = 0.05  # s after which a rank that is asked says that it waits
 
 
@@ -43,16 +46,17 @@ class RecordRun(Run):
         self._promised: list[Entry] = []
         self._noted_after = -1  # the backward pass at whose end promises will be looked at
         self._note_last = partial(at_end_of_backward, self.note_promises)  # after what is put there meanwhile
-        self._clock = _DeviceClock(self.accelerator) if self.accelerator.runs_ahead else None
+        self.clock = DeviceClock(self.accelerator) if self.accelerator.runs_ahead else None
+        self._spinning = SpinningDetector(self.worker, self.native)
 
     def start(self) -> None:
-        if self._clock is not None:
-            self._clock.start()
+        if self.clock is not None:
+            self.clock.start()
         self.released = time.monotonic_ns()
 
     def end(self) -> None:
-        if self._clock is not None:
-            self._clock.read()
+        if self.clock is not None:
+            self._device_ends(self.clock)
         self.note_promises()
         self.send(self.operations())
 
@@ -63,17 +67,41 @@ class RecordRun(Run):
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         if self._promised:
             self.note_promises()
-        frame = sys._getframe(2)
+        if group.native and (sentence := unlike_gloo(call)) is not None:
+            raise ValueError(sentence)
+        frame = caller(2)
         entry = self.ledger.open(call, group.label, group.ranks, frame)
         if self.throttle is not None:
             launch = self.held_back(entry, group, call, launch)
-        elif self._clock is None and frame.f_code.co_name == BACKWARD and _is_bucket(call):
+        elif self.clock is None and frame is not None and frame.f_code.co_name == BACKWARD and _is_bucket(call):
             bare = launch()  # the reducer takes the future and never waits for the work
             self.promise(entry, bare.get_future())
             return bare
-        work = RecordedWork(self, entry, launch(), self._clock)
-        entry.keep = work if self._clock is None else None
+        real = launch() if self.clock is None else self._launch_on(self.clock, entry, launch)
+        work = (RecordedOnDevice if isinstance(real, DeviceWork) else RecordedWork)(self, entry, real)
+        entry.keep = work
         return work
+
+    def _launch_on(self, clock: DeviceClock, entry: Entry, launch: Launch) -> dist.Work:
+        """A communicator that is connected only now holds the host until all its ranks come."""
+        mine = threading.get_ident() == self.worker
+        self.waiting = (entry, entry.issued * 1e-9) if mine else self.waiting
+        try:
+            work = launch()
+        finally:
+            self.waiting = None if mine else self.waiting
+        if isinstance(work, DeviceWork):
+            clock.follow(entry, work)
+        return work
+
+    def _device_ends(self, clock: DeviceClock) -> None:
+        """Waits for all that was launched, and can be asked meanwhile what for."""
+        while (under_way := clock.oldest(issue=True)) is not None and self.aborted is None:
+            if self.waiting is None or self.waiting[0] is not under_way:
+                self.waiting = (under_way, time.monotonic())
+            time.sleep(NAP)
+        self.waiting = None
+        clock.read()
 
     def held_back(self, entry: Entry, group: ObservedGroup, call: OperationCall, launch: Launch) -> Launch:
         """`launch` over throttled links."""
@@ -99,14 +127,14 @@ class RecordRun(Run):
             if entry.future is not None and not entry.future.done():
                 still.append(entry)
                 continue
-            if self._clock is None and entry.ended is None:
+            if entry.ended is None:
                 entry.ended = time.monotonic_ns()
             entry.future = entry.keep = None
         self._promised = still
 
     @contextmanager
     def joining(self, name: str, ranks: tuple[int, ...]) -> Iterator[None]:
-        entry = self.ledger.open(making_of_group(), name, ranks, sys._getframe(1))
+        entry = self.ledger.open(making_of_group(), name, ranks, caller(1))
         self.waiting = (entry, entry.issued * 1e-9)
         try:
             yield
@@ -145,6 +173,8 @@ class RecordRun(Run):
             return None
         if waiting is not None:
             return waiting[0] if now - waiting[1] > patience else None
+        if self.clock is not None and max(self._blocked.seconds(), self._spinning.seconds()) > patience:
+            return self.clock.oldest()
         if self._blocked.seconds() > patience:
             return next((e for e in self.ledger.entries if e.ended is None), None)
         if self._standstill.seconds() > patience:  # c10d's own futures wait without a frame of torch's
@@ -158,45 +188,50 @@ class RecordRun(Run):
     def tell_where(self) -> None:
         waiting = self.long_wait(time.monotonic(), STANDS)
         fact = None if waiting is None else waiting.fact()
-        self.send(Where(self.id, self.rank, self.ledger.place(), fact, self._standstill.seconds()))
+        self.send(Where(self.id, self.rank, self._place(waiting), fact, self._standstill.seconds()))
 
     def _report(self, waiting: Entry | None, answer: bool) -> None:
         index = waiting.index if waiting else None
-        facts, place = self.ledger.facts(), self.ledger.place()
-        self.send(Report(self.id, self.rank, facts, index, place, answer))
+        facts = self.ledger.facts()
+        self.send(Report(self.id, self.rank, facts, index, self._place(waiting), answer))
+
+    def _place(self, waiting: Entry | None) -> Place | None:
+        """Where the rank stands. A host that waits for its device has left the line that asked for the operation."""
+        return self.ledger.place() if waiting is None or self.clock is None else waiting.place
 
 
 class RecordedWork(dist.Work):
     """The real Work, with the moments noted at which it was waited for and done."""
 
-    def __init__(self, run: RecordRun, entry: Entry, work: dist.Work, clock: _DeviceClock | None) -> None:
+    def __init__(self, run: RecordRun, entry: Entry, work: dist.Work) -> None:
         super().__init__()
         self._run = run
         self._entry = entry
         self._work = work
-        self._clock = clock
         self._future: torch.futures.Future[Any] | None = None
 
     def wait(self, timeout: Any = None) -> bool:
         entry, run = self._entry, self._run
-        begin = wait_began(entry, sys._getframe(1))
+        begin = wait_began(entry, caller(1))
         mine = threading.get_ident() == run.worker
         if mine:
             run.waiting = (entry, begin * 1e-9)
         try:
             return self._work.wait() if timeout is None else run.wait_within(timeout, entry, self._work)
         finally:
-            now = time.monotonic_ns()
-            entry.waits.append((begin, now))
-            if self._clock is not None:
-                self._clock.mark(entry)
-            elif entry.ended is None:
-                entry.ended = now
-            if entry.peer == -1:
-                run.ledger.found_source(entry, entry.ranks[self._work._source_rank()])
+            self.waited(begin)
             if mine:
                 run.waiting = None
             entry.keep = None
+
+    def waited(self, begin: int) -> None:
+        """A wait that began then is over."""
+        entry, now = self._entry, time.monotonic_ns()
+        entry.waits.append((begin, now))
+        if entry.ended is None:
+            entry.ended = now
+        if entry.peer == -1:
+            self._run.ledger.found_source(entry, entry.ranks[self._work._source_rank()])
 
     def synchronize(self) -> None:
         self.wait()
@@ -204,9 +239,13 @@ class RecordedWork(dist.Work):
     def is_completed(self) -> bool:
         """Code that asks until it is has waited, too."""
         done = self._work.is_completed()
-        if done and self._entry.ended is None and self._clock is None:
-            self._entry.ended = time.monotonic_ns()
+        if done:
+            self.seen_done()
         return done
+
+    def seen_done(self) -> None:
+        if self._entry.ended is None:
+            self._entry.ended = time.monotonic_ns()
 
     def is_success(self) -> bool:
         return self._work.is_success()
@@ -229,6 +268,20 @@ class RecordedWork(dist.Work):
         return self._future
 
 
+class RecordedOnDevice(RecordedWork):
+    """Of an operation that only the device knows the end of: the run's clock tells it when the run is over."""
+
+    def waited(self, begin: int) -> None:
+        return
+
+    def seen_done(self) -> None:
+        return
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """It is complete from the beginning: whoever takes its value has their stream wait."""
+        return self._work.get_future()
+
+
 def _is_bucket(call: OperationCall) -> bool:
     """Gradients, where C++ asks in a backward pass: only DistributedDataParallel's reducer does (it also counts, in
     whole numbers, which parameters were used, and waits for that).
@@ -236,12 +289,13 @@ def _is_bucket(call: OperationCall) -> bool:
     return call.name == "all_reduce" and len(call.inputs) == 1 and call.inputs[0].is_floating_point()
 
 
-class _DeviceClock:
-    """When operations ended on a GPU, which the host only learns of by events on the stream that waited for them."""
+class DeviceClock:
+    """When operations ended on a device: the host runs ahead of it, and learns of it by moments that are over."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
-        self._marks: list[tuple[Entry, Moment]] = []
+        self._followed: list[tuple[Entry, DeviceWork]] = []
+        self._under_way: deque[tuple[Entry, DeviceWork]] = deque()
 
     def start(self) -> None:
         self._accelerator.synchronize()
@@ -249,10 +303,34 @@ class _DeviceClock:
         self._zero.synchronize()
         self._host_zero = time.monotonic_ns()
 
-    def mark(self, entry: Entry) -> None:
-        self._marks.append((entry, self._accelerator.moment(timed=True)))
+    def follow(self, entry: Entry, work: DeviceWork) -> None:
+        self._followed.append((entry, work))
+        self._under_way.append((entry, work))
+
+    def oldest(self, issue: bool = False) -> Entry | None:
+        """Of the operations that are not over, the first. issue: messages that nobody waited for go now."""
+        for entry, work in list(self._under_way):
+            if issue:
+                work.issue()
+            if work.end is None:
+                continue  # held until somebody waits
+            if not work.end.reached():
+                return entry
+            work.let_go()
+            self._under_way.remove((entry, work))
+        return None
+
+    def when(self, moment: Moment) -> int:
+        """In ns of the host's clock, for a moment that is over."""
+        return self._host_zero + moment.since(self._zero)
 
     def read(self) -> None:
-        self._accelerator.synchronize()
-        for entry, moment in self._marks:
-            entry.ended = self._host_zero + moment.since(self._zero)
+        """Notes what is over by now."""
+        for entry, work in self._followed:
+            if work.end is None or not work.end.reached():
+                continue
+            entry.ended = max(entry.issued, self.when(work.end))
+            entry.keep = None
+            if work.stood is not None and work.stood.reached():
+                stood = max(entry.issued, self.when(work.stood))
+                entry.waits.append((stood, max(stood, entry.ended)))

@@ -7,9 +7,9 @@ so raw gloo never meets a mismatch.
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 import time
+import warnings
 from types import FrameType
 from typing import Any
 
@@ -19,8 +19,9 @@ import torch.distributed as dist
 from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.blocked import BlockedDetector
 from kit.probe.deferred import DeferredWork
-from kit.probe.ledger import Entry
+from kit.probe.ledger import Entry, caller
 from kit.probe.lines import Lines, Motion
+from kit.probe.on_device import unlike_gloo
 from kit.probe.operations import OperationCall
 from kit.probe.posted import PostedWork, PostingRun
 from kit.probe.run import RunAborted
@@ -64,9 +65,12 @@ class StepRun(PostingRun["SteppedWork"]):
         self._launching.join()
 
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
-        if self._motion.how == "to_collective" and threading.get_ident() == self.worker:
-            self._pause(sys._getframe(2), about_to=call.name)
-        entry = self.ledger.open(call, group.label, group.ranks, sys._getframe(2))
+        asking = caller(2)
+        if self._motion.how == "to_collective" and threading.get_ident() == self.worker and asking is not None:
+            self._pause(asking, about_to=call.name)
+        if group.native and (sentence := unlike_gloo(call)) is not None:
+            warnings.warn(f"here this works, since stepping matches messages itself; but {sentence}", stacklevel=3)
+        entry = self.ledger.open(call, group.label, group.ranks, asking)
         return self.post(SteppedWork(self, entry, call, self.over_links(group, call, launch)))
 
     def meet(self, entry: Entry, call: OperationCall) -> SteppedWork:

@@ -6,6 +6,7 @@ agent is started by `boot.py` here, which puts `group.connected_group` in the pl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +27,21 @@ def mannered() -> Iterator[None]:
 def take_over() -> None:
     """In the agent, before it forks: all ranks have nccl, and CPU tensors that play its device's part."""
     from torch.cuda import nccl
+    from torch.distributed import distributed_c10d as c10d
 
     from kit.clusters import devices
-    from kit.probe import accelerator, run, world
+    from kit.probe import accelerator, own, run, world
     from tests.manners import group, streams
 
     def plan(request: Any, found: Any, build: Any) -> devices.Plan:
         return devices.Plan("nccl", ("cpu",) * request.ranks)
 
     devices.plan = plan
-    nccl.version = lambda: (2, 27, 5)  # c10d asks for it where it logs what an operation raised
     accelerator.of = streams.OnCpu
     world.connected_group = group.connected_group
+    own._INSTALLED += (str(Path(BOOT).parent) + os.sep,)  # nobody's own code, like a library's
+    nccl.version = lambda: (2, 27, 5)  # c10d asks for it where it logs what an operation raised
+    c10d.default_pg_nccl_timeout = c10d.default_pg_timeout
     body = run.Run.body
 
     def seen(self: run.Run) -> None:

@@ -174,7 +174,9 @@ class NcclMannered(dist.ProcessGroup):
         if self._coalescing is not None:
             self._coalescing.append((method, arguments, named))
             return MannersWork(method, [], []).at_once() if asynchronous else None
-        work = self._put(MannersWork(method, list(_written(method, arguments)), used), [(method, arguments, named)], communicator)
+        work = self._put(
+            MannersWork(method, list(_written(method, arguments)), used), [(method, arguments, named)], communicator
+        )
         if asynchronous:
             return work
         current_stream().wait_for(work.task)

@@ -154,7 +154,7 @@ def on(stream: Stream) -> Iterator[None]:
 def stand(task: Task) -> None:
     """The host waits for the device, and its thread does not sleep meanwhile."""
     while not task.done.is_set():
-        time.sleep(NAP), sha256(_WORK)  # noqa: B018 (one line: whoever looks from outside finds it there always)
+        time.sleep(NAP), sha256(_WORK)  # in one line: whoever looks from outside finds it there always
     if task.error is not None:
         raise task.error
 

@@ -106,6 +106,9 @@ def _environment(config: RankConfig) -> None:
         MASTER_PORT=str(config.settings.port),
         GLOO_SOCKET_IFNAME=INTERFACE,
         NCCL_SOCKET_IFNAME=INTERFACE,
+        # A rank outlives its partner's death, and a person's pause: NCCL's own watch would end the process for either.
+        TORCH_NCCL_ASYNC_ERROR_HANDLING="0",
+        TORCH_NCCL_ENABLE_MONITORING="0",
     )
 
 

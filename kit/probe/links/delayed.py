@@ -13,6 +13,7 @@ import torch.distributed as dist
 from kit.probe.accelerator import Accelerator
 from kit.probe.deferred import DeferredWork
 from kit.probe.links.board import Board, Transfer
+from kit.probe.on_device import DeviceWork
 
 WAKING = 4e-5  # s that a sleeper may come late: the last of a wait is spent awake
 FOLLOWS = 3e-4  # s of Python between two messages that the model has in its latency
@@ -79,7 +80,7 @@ class DelayedWork(DeferredWork):
         pace: Pace | None,
     ) -> None:
         super().__init__(tensors, accelerator)
-        self._work = work
+        self.real = work
         self._board = board
         self._transfer = transfer
         self._real = REAL[0] + nbytes / REAL[1]
@@ -126,16 +127,22 @@ class DelayedWork(DeferredWork):
             if self.done.is_set():
                 return
             try:
-                if timeout is None:
-                    self._work.wait()
-                else:
-                    self._work.wait(timeout)
+                self._comes_really(timeout)
                 due = self._when_due(time.monotonic())
             except Exception as error:  # what the library raises reaches the rank that waits
                 self.fail(error)
                 return
             sleep_until(due, awake)
             self.finish()
+
+    def _comes_really(self, timeout: Any) -> None:
+        """The calling thread stands until then, whichever stream a device's Work is waited for on elsewhere."""
+        if isinstance(self.real, DeviceWork):
+            self.real.stand()
+        elif timeout is None:
+            self.real.wait()
+        else:
+            self.real.wait(timeout)
 
     def _when_due(self, ended: float) -> float:
         """Known to the board once all its ranks have asked.
@@ -145,7 +152,7 @@ class DelayedWork(DeferredWork):
         if self.due is None:
             transfer = self._transfer
             if not isinstance(transfer, Transfer):
-                self.source = self._work._source_rank()
+                self.source = self.real._source_rank()
                 found = transfer(self.source)
                 if found is None:
                     return ended

@@ -20,6 +20,7 @@ from kit.probe.backend import Launch, ObservedGroup
 from kit.probe.deferred import DeferredWork
 from kit.probe.ledger import Entry
 from kit.probe.links.delayed import DelayedWork
+from kit.probe.on_device import DeviceWork
 from kit.probe.operations import OperationCall
 from kit.probe.passes import Passes
 from kit.probe.record import RecordRun
@@ -72,7 +73,15 @@ class TimedRun(RecordRun):
         now = time.monotonic_ns()
         due = work.due if isinstance(work, DelayedWork) else None
         late = threading.get_ident() == self.worker and due is not None
-        entry.ended = min(now, max(entry.issued, round(due * 1e9))) if late and due is not None else now
+        came = max(entry.issued, self._came(work))
+        entry.ended = min(now, max(came, round(due * 1e9))) if late and due is not None else now
+
+    def _came(self, work: DeferredWork) -> int:
+        """When it had really come, where a device knows (ns); 0 elsewhere."""
+        real = work.real if isinstance(work, DelayedWork) else None
+        if self.clock is None or not isinstance(real, DeviceWork) or real.end is None:
+            return 0
+        return self.clock.when(real.end)
 
     def _stood_in_futures(self, computed: int, over: int) -> None:
         """A reducer waits in C++, at the end of the backward pass, for the buckets that are still under way."""

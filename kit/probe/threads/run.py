@@ -6,7 +6,6 @@ waits gives its turn to the next (`kit.probe.threads.turns`).
 
 from __future__ import annotations
 
-import sys
 import time
 from copy import copy
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from kit.probe.backend import Launch, ObservedGroup
-from kit.probe.ledger import Entry
+from kit.probe.ledger import Entry, caller
 from kit.probe.operations import OperationCall
 from kit.probe.posted import PostedWork, PostingRun
 from kit.probe.threads.moves import hand_over, move
@@ -39,7 +38,7 @@ class ThreadRun(PostingRun["TurnWork"]):
 
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         called_with: Any = launch()
-        entry = self.ledger.open(call, group.label, group.ranks, sys._getframe(2))
+        entry = self.ledger.open(call, group.label, group.ranks, caller(2))
         rows = call.name == "all_to_all" and isinstance(called_with[0], torch.Tensor)
         splits = called_with[3] if rows else None  # output, input, rows from each rank, rows for each rank
         return self.post(TurnWork(self, entry, call, splits))
