@@ -187,7 +187,7 @@ class Gpu(Accelerator):
 
 def of(device: torch.device) -> Accelerator:
     """The accelerator of a rank."""
-    return Cpu(device) if device.type in ("cpu", "meta") else Gpu(device)
+    return Cpu(device) if device.type == "cpu" else Gpu(device)
 
 
 CPU = Cpu(torch.device("cpu"))

@@ -11,7 +11,7 @@ import importlib.util
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
@@ -70,9 +70,19 @@ _MACHINERY = frozenset({"__path__", "__file__", "__wrapped__", "__all__", "__bas
 
 
 class Arrival:
-    """A function on a rank. The modules it brings are there until `leave`."""
+    """A function on a rank. The modules it brings are there until `leave`.
 
-    def __init__(self, function: Parcel, rest: tuple[Parcel, ...]) -> None:
+    instead: what a pickle's names (module, name) mean here, where it is not what they mean elsewhere.
+    """
+
+    def __init__(
+        self, function: Parcel, rest: tuple[Parcel, ...], instead: Mapping[tuple[str, str], Callable[..., Any]]
+    ) -> None:
+        self.instead = {
+            (__name__, arriving_module.__name__): self.module,
+            (__name__, arriving_namespace.__name__): self.namespace,
+            **instead,
+        }
         self.modules: dict[str, OwnModule] = {}
         self._opening = threading.RLock()
         self._rest = rest
@@ -140,14 +150,15 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, arrival: Arrival) -> None:
         self._reader = _Reader()
         super().__init__(self._reader, buffers=self._reader.buffers())
-        self._ours = {arriving_module.__name__: arrival.module, arriving_namespace.__name__: arrival.namespace}
+        self._instead = arrival.instead
 
     def opened(self, parcel: Parcel) -> Any:
         self._reader.begin(parcel)
         return self.load()
 
     def find_class(self, module: str, name: str) -> Any:
-        return self._ours[name] if module == __name__ and name in self._ours else super().find_class(module, name)
+        instead = self._instead.get((module, name))
+        return super().find_class(module, name) if instead is None else instead
 
 
 class _Reader:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_map_only
 
 from kit.probe import shipping
 from kit.probe.accelerator import Accelerator
@@ -27,6 +26,8 @@ from kit.probe.ledger import Ledger
 from kit.probe.links.throttle import Throttle
 from kit.probe.operations import OperationCall
 from kit.probe.output import Printed
+from kit.probe.placing import placed
+from kit.probe.storages import arriving_on
 from kit.protocol.messages import AtStop, Begin, RunNews, Task, Unloaded
 from kit.protocol.parcels import Parcel, packed
 from kit.trace.facts import PARTNER_LOST, Failure, Frame, Phase, Place, Stop
@@ -65,18 +66,17 @@ class Run(ABC):
         self._stops = 0
         self._last_frames: tuple[Frame, ...] = ()
         shipping.show_sources(task.sources)
-        self.arrival = Arrival(task.function, task.rest)
-        self._args, self._kwargs = on_device(self.arrival.open(order.arguments), accelerator.device)
+        self.arrival = Arrival(task.function, task.rest, arriving_on(accelerator.device))
+        self._args, self._kwargs = self.arrival.open(order.arguments)
 
     def body(self) -> None:
         """Runs the function in the calling thread and reports how it ended."""
         self.printed.install(self.worker)
         result, failure = None, None
-        if self.accelerator.device.type != "cpu":
-            torch.set_default_device(self.accelerator.device)  # of this thread: plain code computes where its rank does
         try:
             self.start()
-            result = self.arrival.function(*self._args, **self._kwargs)
+            with placed(self.accelerator.device):
+                result = self.arrival.function(*self._args, **self._kwargs)
         except RunAborted as aborted:
             failure = Failure("RunAborted", str(aborted), "", None)
         except BaseException as error:  # SystemExit too: a rank must outlive what it runs
@@ -178,6 +178,16 @@ def _with_remedy(message: str) -> str:
             f"{message}: a rank's function runs in another, beside the thread that ends it when you say so. Leave the "
             "handler out here, with `if threading.current_thread() is threading.main_thread():` before it"
         )
+    if message.startswith("Expected all tensors to be on the same device"):
+        return (
+            f"{message}: what plain code makes on these ranks lies on their GPU; what numpy or a DataLoader's worker "
+            "brings lies in the host's memory until you say .to(...)"
+        )
+    if message.startswith("Cannot re-initialize CUDA in forked subprocess"):
+        return (
+            f"{message}: a worker of a DataLoader cannot read what lies on its rank's GPU. Keep the data in the host's "
+            "memory (device='cpu' where it is made), or load it without workers"
+        )
     return message
 
 
@@ -192,19 +202,13 @@ def making_of_group() -> OperationCall:
     return OperationCall("new_group" if dist.is_initialized() else "init_process_group", [], [])
 
 
-def on_device(values: Any, device: torch.device) -> Any:
-    """The same arguments with every tensor in them on the rank's device."""
-    if device.type == "cpu":
-        return values
-    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), values)
-
-
 class _ResultPickler(shipping.Pickler):
     """Results come home to a kernel that may have no GPU."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor) and obj.device.type not in ("cpu", "meta"):
-            return obj.cpu().__reduce_ex__(5)
+            kind = torch.nn.Parameter if isinstance(obj, torch.nn.Parameter) else torch.Tensor.requires_grad_
+            return kind(obj.detach().cpu(), obj.requires_grad).__reduce_ex__(5)
         return super().reducer_override(obj)
 
 

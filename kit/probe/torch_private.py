@@ -9,6 +9,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch._C._dynamo import eval_frame
+from torch.utils import _device
+
+DeviceContext: Any = _device.DeviceContext  # the function mode that gives a thread its default device
+device_constructors: Callable[[], set[Any]] = _device._device_constructors  # what makes tensors where that says
 
 live_storage: Callable[[int], torch.UntypedStorage | None] = torch.UntypedStorage._new_with_weak_ptr
 

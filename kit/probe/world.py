@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from kit.probe import placing
 from kit.probe.backend import CONFIG, Watch, connected_group, register
 from kit.probe.peers import only_ours
 
@@ -102,6 +103,7 @@ class World:
                 "nccl needs a GPU for each rank, and these ranks share or have none: use 'gloo', or no backend at all"
             )
         self.leave()
+        placing.leave()
         self._count += 1
         self._init(f"{self._store}.{self._count}")
 

@@ -23,7 +23,7 @@ def uses_helper(x: int) -> int:
 
 
 def arrived(package: Package) -> Arrival:
-    return Arrival(package.function, package.rest)
+    return Arrival(package.function, package.rest, {})
 
 
 def test_helpers_and_globals_travel_by_value_with_their_source() -> None:
