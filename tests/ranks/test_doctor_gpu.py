@@ -35,11 +35,11 @@ DOCTOR = [sys.executable, "-m", "kit.cli", "doctor", "--gpu"]
 class Tried(Bench):
     """On the ranks that other tests have, too; hears what a step says."""
 
-    run_limit = session_limit = verdict_within = NEVER
+    verdict_within = NEVER
 
     def __init__(self, cluster: LiveRunner, folder: Path) -> None:
         self.said: list[Said] = []
-        super().__init__(Place("cpu", cluster.size), folder, self.said.append)
+        super().__init__(Place("cpu", cluster.size), folder, self.said.append, patience=NEVER)
         self._cluster = cluster
 
     @contextmanager

@@ -230,6 +230,16 @@ All of it, with what was measured, is in /x/lockstep-gpu.json: send that file ho
     )
 
 
+def test_of_many_failures_the_first_are_shown() -> None:
+    many = Outcome(5, "every collective", "FAIL", 1.0, "0", tuple(Failure(str(number)) for number in range(40)))
+    told = report.lines(many).splitlines()
+    assert (
+        len(told) == 7
+        and told[1:3] == ["        - 0", "        - 1"]
+        and told[-1].endswith("and 35 more, which are in the file")
+    )
+
+
 def test_the_file_has_a_schema_and_all_that_was_found(tmp_path: Path) -> None:
     target = report.written(page(FAILED, PASSED), tmp_path / "home.json")
     told = json.loads(target.read_text())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kit.cli.gpu.facts import Doing, Fact, Failure, Place, Said
+from kit.run.errors import NotFinished, RankError, what_went_wrong
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -45,18 +46,24 @@ ON_CPU = Scale(1_000_000, (100_000, 1_000_000), 256, 8_000_000, "eager", False, 
 
 
 class Bench:
-    """One step's. tell: hears what it says."""
+    """One step's. tell: hears what it says. patience: seconds that one run on ranks may take."""
 
-    run_limit = 15.0  # s after which a recorded run is given up, with who ran and who waited
-    session_limit = 15.0  # s that a stepped run may take to its end
     verdict_within = 5.0  # s from the start of a run that hangs until it is told
 
-    def __init__(self, place: Place, folder: Path, tell: Callable[[Said], None], scale: Scale | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        folder: Path,
+        tell: Callable[[Said], None],
+        patience: float = 8.0,
+        scale: Scale | None = None,
+    ) -> None:
         self.place = place
         self.device = place.device
         self.ranks = place.ranks
         self.folder = folder
         self.scale = scale or (ON_CPU if place.device == "cpu" else ON_DEVICE)
+        self.patience = patience
         self._tell = tell
 
     @cached_property
@@ -82,17 +89,18 @@ class Bench:
         """The program at full speed, with the device as its first argument."""
         import kit
 
-        return kit.options(cluster=cluster, ranks=ranks, limit=self.run_limit, **how).record(
-            program, self.device, *args
-        )
+        return kit.options(cluster=cluster, ranks=ranks, limit=self.patience, **how).record(program, self.device, *args)
 
     def step(self, cluster: LiveRunner, program: Callable[..., Any], *args: Any) -> list[Any]:
         """What the program returns, by rank, when it is stepped: collective by collective, then to its end."""
         session = cluster.step(program, self.device, *args)
         try:
-            session.to_collective(timeout=self.session_limit)
-            session.finish(timeout=self.session_limit)
+            session.to_collective(timeout=self.patience)
+            session.finish(timeout=self.patience)
             return session.results
+        except NotFinished as unfinished:
+            said = what_went_wrong(session.state) or str(session.state)
+            raise RankError(said, session.trace) from unfinished
         finally:
             session.close()
 

@@ -99,6 +99,7 @@ def written(page: Page, target: Path) -> Path:
 # ------------------------------------------------------------------------------------------------------- for a person
 
 _TITLE = 36
+SHOWN = 5  # failures of a step
 
 
 def head(steps: int, minutes: float) -> str:
@@ -106,12 +107,14 @@ def head(steps: int, minutes: float) -> str:
 
 
 def lines(outcome: Outcome, width: int = 100) -> str:
-    """One step: its number, what came of it, its seconds, its title, and the sentence; every failure below."""
+    """One step: its number, what came of it, its seconds, its title, and the sentence, or what failed."""
     first = f"{outcome.number:>2}  {outcome.status}  {_seconds(outcome):>7}  {outcome.title:<{_TITLE}}"
     indent = " " * 8
     if outcome.status == "FAIL":
-        told = [_filled(failure.sentence, f"{indent}- ", f"{indent}  ", width) for failure in outcome.failures]
-        return "\n".join([first.rstrip(), *told])
+        told = [failure.sentence for failure in outcome.failures[:SHOWN]]
+        if more := outcome.failures[SHOWN:]:
+            told.append(f"and {len(more)} more, which are in the file")
+        return "\n".join([first.rstrip(), *(_filled(one, f"{indent}- ", f"{indent}  ", width) for one in told)])
     return "\n".join([first.rstrip(), _filled(outcome.sentence, indent, indent, width)])
 
 

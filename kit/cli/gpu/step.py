@@ -35,6 +35,7 @@ class Step(ABC):
     number: ClassVar[int]
     title: ClassVar[str]
     limit: ClassVar[float]  # seconds
+    patience: ClassVar[float] = 8.0  # seconds of one run on ranks, which a step that hangs may do several times
     needs: ClassVar[Needs] = Needs()
 
     @abstractmethod

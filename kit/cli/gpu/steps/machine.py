@@ -215,7 +215,9 @@ class Starts(Step):
         with bench.cluster() as cluster:
             bench.fact("seconds to ranks that have met", round(cluster.started_in, 3))
             bench.fact("backend", cluster.backend)
-            first = self._sums(bench, "after the start", cluster)
+            first = 0.0
+            with bench.part("the first all-reduce"):
+                first = self._sums(bench, "after the start", cluster)
             for number in range(1, RESETS + 1):
                 with bench.part(f"reset {number}"):
                     resets.append(self._reset(bench, number, cluster))

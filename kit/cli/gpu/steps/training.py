@@ -29,6 +29,7 @@ class Training(Step):
     """DDP, the kit's wrappers, ZeRO and FSDP2: losses of one process, recorded and stepped."""
 
     number, title, limit = 9, "training", 35.0
+    patience = 20.0  # the first optimizer loads torch's compiler
 
     def run(self, bench: Bench) -> str:
         ways = list(bench.programs.WAYS)
@@ -167,6 +168,7 @@ class Scripts(Step):
     """A DataLoader with its sampler, torch.compile, bfloat16: recorded and stepped."""
 
     number, title, limit = 12, "what ordinary scripts use", 20.0
+    patience = 20.0  # the compiler compiles
 
     def run(self, bench: Bench) -> str:
         programs = bench.programs
