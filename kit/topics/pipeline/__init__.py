@@ -1,0 +1,1 @@
+"""Pipeline parallel: the model cut into stages, one after the other on different ranks."""
