@@ -137,8 +137,8 @@ def prepared(kind: str, name: str, share: int) -> tuple[Callable[[bool], Any], t
 def race(kind: str, side: int, seconds: float) -> Told:
     """Products that keep the device busy for `seconds`, and an all-reduce of what the last one writes.
 
-    Whoever reads too early finds -1. "ahead": for how long the host had returned from the launches before the device
-    was done, 0 where both are the same.
+    Whoever reads too early finds -1. "launched", "done": seconds until the host had launched all of it, and until the
+    device was done.
     """
     n, r = dist.get_world_size(), dist.get_rank()
     a = torch.eye(side, device=kind)  # (side, side): products leave b as it is, to the last bit
