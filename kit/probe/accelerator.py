@@ -11,7 +11,7 @@ import os
 import resource
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -129,11 +129,14 @@ class Cpu(Accelerator):
 
 
 class GpuMoment(Moment):
-    """An event on the stream that was the calling thread's current one."""
+    """An event on the calling thread's stream of the device, which `stream` says: a thread of the learner's own may
+    stand on another device.
+    """
 
-    def __init__(self, event: Any) -> None:
+    def __init__(self, event: Any, stream: Callable[[], Any]) -> None:
         self._event = event
-        self._event.record()
+        self._stream = stream
+        self._event.record(stream())
 
     def reached(self) -> bool:
         return bool(self._event.query())
@@ -142,7 +145,7 @@ class GpuMoment(Moment):
         self._event.synchronize()
 
     def hold(self) -> None:
-        self._event.wait()
+        self._event.wait(self._stream())
 
     def since(self, earlier: GpuMoment) -> int:
         return round(float(earlier._event.elapsed_time(self._event)) * 1e6)
@@ -162,7 +165,7 @@ class Gpu(Accelerator):
         self._torch.set_device(self.device)
 
     def moment(self, timed: bool = False) -> Moment:
-        return GpuMoment(self._torch.Event(enable_timing=timed))
+        return GpuMoment(self._torch.Event(enable_timing=timed), lambda: self._torch.current_stream(self.device))
 
     @contextmanager
     def aside(self, line: str = "") -> Iterator[None]:

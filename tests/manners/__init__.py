@@ -31,13 +31,13 @@ def take_over() -> None:
 
     from kit.clusters import devices
     from kit.probe import accelerator, own, run, world
-    from tests.manners import group, streams
+    from tests.manners import cuda, group, streams
 
     def plan(request: Any, found: Any, build: Any) -> devices.Plan:
-        return devices.Plan("nccl", ("cpu",) * request.ranks)
+        return devices.Plan("nccl", tuple(f"cuda:{rank}" for rank in range(request.ranks)))
 
     devices.plan = plan
-    accelerator.of = streams.OnCpu
+    accelerator.of = cuda.StandIn
     world.connected_group = group.connected_group
     own._INSTALLED += (str(Path(BOOT).parent) + os.sep,)  # nobody's own code, like a library's
     nccl.version = lambda: (2, 27, 5)  # c10d asks for it where it logs what an operation raised

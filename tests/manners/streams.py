@@ -14,7 +14,6 @@ thread).
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -28,9 +27,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-
-from kit.probe.accelerator import Cpu, Gpu
-from kit.trace.facts import Memory
 
 NAP = 2e-3  # s: not all of a processor, of which there are two
 _WORK = bytes(1 << 18)  # what it spins on: some 0.2 ms
@@ -248,26 +244,3 @@ def _only_looks(func: Any) -> bool:
     if name.endswith("_like") or "::new_" in name or name.startswith("aten::sym_"):
         return True
     return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
-
-
-class OnCpu(Gpu):
-    """The accelerator of a rank whose CPU tensors play the device's part."""
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(device, sys.modules[__name__])
-
-    def future(self) -> torch.futures.Future[Any]:
-        return torch.futures.Future()
-
-    def memory(self) -> Memory:
-        return Cpu(self.device).memory()
-
-    def allocated(self) -> None:
-        return None
-
-
-stream = on
-
-
-def set_device(device: torch.device) -> None:
-    return
