@@ -225,7 +225,7 @@ class RecordedWork(dist.Work):
             entry.keep = None
 
     def waited(self, begin: int) -> None:
-        """A wait that began then is over."""
+        """A wait that began then has come back."""
         entry, now = self._entry, time.monotonic_ns()
         entry.waits.append((begin, now))
         if entry.ended is None:
@@ -269,10 +269,15 @@ class RecordedWork(dist.Work):
 
 
 class RecordedOnDevice(RecordedWork):
-    """Of an operation that only the device knows the end of: the run's clock tells it when the run is over."""
+    """Of an operation that only the device knows the end of: the run's clock tells it when the run is over.
+
+    Who waits for a message stands until it has come: what would be issued meanwhile stands behind it on the device, so
+    a circle of ranks that wait for each other would look as if all had come.
+    """
 
     def waited(self, begin: int) -> None:
-        return
+        if self._entry.peer is not None and isinstance(self._work, DeviceWork):
+            self._work.stand()
 
     def seen_done(self) -> None:
         return

@@ -207,8 +207,6 @@ _READERS = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__reduce_ex__,
 
 class _Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(kind not in _PLAIN for kind in types):  # a DTensor is taken apart first; its parts come by here
-            return NotImplemented
         named = kwargs or {}
         if _under_way and "c10d" not in func.namespace and not _only_looks(func):
             for parameter, value in _given(func._schema.arguments, args, named):
@@ -225,9 +223,12 @@ class _Readers(TorchFunctionMode):
 
 
 def _leaves(values: Sequence[Any]) -> Iterator[torch.Tensor]:
+    """Of a DTensor its part here; of one that waits for itself (AsyncCollectiveTensor) nothing."""
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            inner = getattr(value, "_local_tensor", value)
+            if type(inner) in _PLAIN:
+                yield inner
         elif isinstance(value, list | tuple):
             yield from _leaves(value)
 
