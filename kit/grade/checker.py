@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 _OF_A_LIBRARY = re.compile(r"^rank \d+ failed.*(gloo|Gloo|enforce fail|tensor list).*$", re.MULTILINE)
 _UNATTEMPTED = "kit.grade: not attempted"
+_COUNTED_WITHIN = "dist.get_rank(group) and dist.get_world_size(group) count within the group"
+_COUNTED_ELSEWHERE = (
+    "dist.get_rank(group), group_dst= and group_src= count within the group, where rank 1 is number 0; dist.get_rank(),"
+    " dst and src count in the world, also where dst and src are not named"
+)
 
 
 def check(function: Callable[..., Any], runner: Runner, ranks: int = 4, seed: int | None = None) -> Verdict:
@@ -96,7 +101,7 @@ class _Judge:
                 except Unattempted:
                     return Verdict(self.exercise.id, "not attempted", seed=self.seed)
                 except Trouble as trouble:
-                    words = f"{self._where(case)}: {self._told(str(trouble), case)}"
+                    words = f"{self._where(case)}: {self._told(str(trouble), case, trouble.trace)}"
                     return self._failed("values", words, case, trouble.trace)
                 wrong = values.judge(self.exercise, run)
                 if wrong:
@@ -114,26 +119,35 @@ class _Judge:
 
     def _in_a_group(self) -> Verdict | None:
         """A function that takes a group works in it: on the first ranks, while the last one has no part in it."""
-        members = self.ranks - 1
-        if members < 2 or "group" not in inspect.signature(self.function).parameters:
+        if self.ranks < 3 or "group" not in inspect.signature(self.function).parameters:
             return None
-        case = next(self.exercise.cases(members, self._random(members)))
-        bystander = case.arguments[-1]
-        everyone = replace(case, world=self.ranks, arguments=(*case.arguments, bystander))
+        first, last = range(self.ranks - 1), range(1, self.ranks)
+        groups = (first, last) if self.exercise.peers_in_group else (first,)
+        return next(filter(None, map(self._among, groups)), None)
+
+    def _among(self, members: range) -> Verdict | None:
+        case = next(self.exercise.cases(len(members), self._random(len(members))))
+        arguments = [*case.arguments]
+        arguments.insert(0 if members.start else len(members), case.arguments[-1])  # of the one who has no part
+        everyone = replace(case, world=self.ranks, arguments=tuple(arguments))
         try:
-            run = attempt(self.function, everyone, self.runner, members)
+            run = attempt(self.function, everyone, self.runner, tuple(members))
         except Trouble as trouble:
-            trace, wrong = trouble.trace, self._told(str(trouble), case)
+            trace = trouble.trace
+            wrong = _plain(str(trouble)) if members.start else self._told(str(trouble), case, trace)
         else:
-            own = replace(run, case=case, results=run.results[:members], after=run.after[:members])
+            part = slice(members.start, members.stop)
+            own = replace(run, case=case, results=run.results[part], after=run.after[part])
             trace, wrong = run.trace, values.judge(self.exercise, own) or ""
+            if members.start and wrong:  # a sentence would name ranks as the group counts them
+                wrong = "the results are wrong, which are right among the first ranks"
         file = self.function.__code__.co_filename
-        wrong = beyond_the_group(Run(everyone, (), (), trace, file), members) or (
-            wrong and f"{wrong} (dist.get_rank(group) and dist.get_world_size(group) count within the group)"
+        wrong = beyond_the_group(Run(everyone, (), (), trace, file), tuple(members)) or (
+            wrong and f"{wrong} ({_COUNTED_ELSEWHERE if members.start else _COUNTED_WITHIN})"
         )
         if not wrong:
             return None
-        where = f"right on {_worlds_text(self._worlds())} ranks; in a group of {named(range(members))} of {self.ranks}"
+        where = f"right on {_worlds_text(self._worlds())} ranks; in a group of {named(members)} of {self.ranks}"
         return self._failed("values", f"{where}: {wrong}", case, trace)
 
     def _random(self, world: int) -> Random:
@@ -171,21 +185,26 @@ class _Judge:
             return f"on {self._here(case)}"
         return f"right on {joined(before)} ranks{' only' if len(before) == 1 else ''}; on {self._here(case)}"
 
-    def _told(self, trouble: str, case: Case) -> str:
+    def _told(self, trouble: str, case: Case, trace: Trace) -> str:
         """The ranks' sentences, without the advice to reset (the check sees to it), with the usual cause."""
-        words = re.sub(r" Run cluster\.reset\(\)[^.]*\.", "", trouble)
-        words = _OF_A_LIBRARY.sub("", words).strip() or words  # where a sentence of ours says what did not fit
+        words = _plain(trouble)
         failed = re.search(r"^rank \d+ (failed|died)", words, re.MULTILINE)  # then the cause is in the sentence
         if failed and (seen := reading.remark(self.function)):
             return _sentences(words, seen)
         usual = self.exercise.errors if failed else self.exercise.advice
         told = next((text for pattern, text in usual if re.search(pattern, words)), "")
-        advice = told(case) if callable(told) else told
+        advice = told(case, trace) if callable(told) else told
         return _sentences(words, advice) if advice else words
 
     def _with_remark(self, wrong: str) -> str:
         seen = reading.remark(self.function)
         return _sentences(wrong, seen) if seen else wrong
+
+
+def _plain(trouble: str) -> str:
+    """The ranks' sentences, without the advice to reset, and without a library's where ours say what did not fit."""
+    words = re.sub(r" Run cluster\.reset\(\)[^.]*\.", "", trouble)
+    return _OF_A_LIBRARY.sub("", words).strip() or words
 
 
 def _sentences(*texts: str) -> str:
@@ -217,7 +236,7 @@ class Unattempted(Exception):
     """The stub was left as it was."""
 
 
-def attempt(function: Callable[..., Any], case: Case, runner: Runner, members: int = 0) -> Run:
+def attempt(function: Callable[..., Any], case: Case, runner: Runner, members: tuple[int, ...] = ()) -> Run:
     """Run a case. members: see `watched`.
 
     Raises Unattempted for a stub and Trouble where ranks failed; the cluster's own errors pass.
@@ -244,11 +263,11 @@ def attempt(function: Callable[..., Any], case: Case, runner: Runner, members: i
 
 
 def watched(
-    function: Callable[..., Any], drive: Callable[..., Any] | None = None, members: int = 0
+    function: Callable[..., Any], drive: Callable[..., Any] | None = None, members: tuple[int, ...] = ()
 ) -> Callable[..., Any]:
     """The function, or what drives it, returning its arguments as well: a change in place shows on the rank only.
 
-    members: it is called with a group of the first so many ranks; the others return None. 0: without a group.
+    members: it is called with a group of these ranks; the others return None. None of them: without a group.
     """
     unattempted = _UNATTEMPTED
 
@@ -260,8 +279,8 @@ def watched(
         if members:
             import torch.distributed as dist
 
-            group = dist.new_group(list(range(members)))
-            if dist.get_rank() >= members:
+            group = dist.new_group(list(members))
+            if dist.get_rank() not in members:
                 return None, arguments
             asked = functools.partial(function, group=group)
         try:

@@ -35,6 +35,18 @@ def input_returned(run: Run) -> str | None:
     return None
 
 
+def nothing_arrived(run: Run, expected: Sequence[Any]) -> str | None:
+    """Some ranks are wrong that did not receive any message. For exercises with send and receive only."""
+    without = [
+        rank
+        for rank, (got, right) in enumerate(zip(run.results, expected, strict=True))
+        if not same(got, right) and all(one.name == "send" for one in run.trace.ranks[rank].operations)
+    ]
+    if not without:
+        return None
+    return f"{named(without)} received nothing, and cannot have the right values without a message"
+
+
 def nothing_returned(run: Run, expected: Sequence[Any]) -> str | None:
     """Some ranks, or all, return None."""
     empty = [
@@ -124,6 +136,26 @@ def not_cut(run: Run, rank: int, got: Any, right: Any) -> str | None:
     return None
 
 
+def one_for_all(split: Callable[[torch.Tensor, int], Sequence[torch.Tensor]]) -> Diagnosis:
+    """One and the same chunk in every place: a list that holds one tensor n times. split: as in `chunk_order`."""
+
+    @on_each_result
+    def diagnosis(run: Run, rank: int, got: Any, right: Any) -> str | None:
+        n = run.case.world
+        if not is_tensor(got) or got.shape != right.shape or len(right) < n:
+            return None
+        mine, chunks = split(got, n), split(right, n)
+        for number, chunk in enumerate(chunks):
+            if all(same(piece, chunk[: len(piece)]) for piece in mine):
+                return (
+                    f"rank {rank} has chunk {number} in all {n} places: `[t] * n` is a list of one tensor, n times;"
+                    " each place needs one of its own, [torch.empty_like(t) for _ in range(n)]"
+                )
+        return None
+
+    return diagnosis
+
+
 @on_each_result
 def remainder_left(run: Run, rank: int, got: Any, right: Any) -> str | None:
     """n chunks of C // n elements: what the division leaves over is missing, or was not summed."""
@@ -174,7 +206,7 @@ def contributions(split: Callable[[torch.Tensor, int], Sequence[torch.Tensor]]) 
                     continue
                 counts = _combination(piece, [chunks[number] for chunks in inputs])
                 if counts is None:
-                    return None
+                    return _strange_chunk(rank, number, piece, inputs)
                 lacks = [r for r, times in enumerate(counts) if times == 0]
                 twice = [r for r, times in enumerate(counts) if times == 2]
                 said = [
@@ -185,6 +217,24 @@ def contributions(split: Callable[[torch.Tensor, int], Sequence[torch.Tensor]]) 
         return None
 
     return diagnosis
+
+
+def _strange_chunk(rank: int, number: int, piece: torch.Tensor, inputs: Sequence[Sequence[torch.Tensor]]) -> str | None:
+    """A sum in which another chunk than the one of this number has been added."""
+    n = len(inputs)
+    if n > 3 or any(len(chunk) != len(piece) for chunks in inputs for chunk in chunks):  # 2 ** (n * n) sums
+        return None
+    every = [(source, other, chunk) for source, chunks in enumerate(inputs) for other, chunk in enumerate(chunks)]
+    for taken in product((0, 1), repeat=len(every)):
+        parts = [each for each, yes in zip(every, taken, strict=True) if yes]
+        strange = next(((source, other) for source, other, _ in parts if other != number), None)
+        if strange and same(piece, sum(chunk for _, _, chunk in parts)):
+            source, other = strange
+            return (
+                f"rank {rank}'s chunk {number} of {n} has rank {source}'s chunk {other} in it: what comes is added to"
+                " the chunk of the same number, the one that the left neighbour sent"
+            )
+    return None
 
 
 def _combination(piece: torch.Tensor, inputs: Sequence[torch.Tensor]) -> tuple[int, ...] | None:

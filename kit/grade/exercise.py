@@ -57,8 +57,8 @@ Diagnosis = Callable[[Run, Sequence[Any]], str | None]
 """Looks at a run whose values are wrong, and at the right ones by rank; returns the mistake's own sentence or None."""
 
 
-Advice = tuple[str, str | Callable[[Case], str]]
-"""(regular expression in what the ranks say, what causes it): of a case where only some inputs can cause it."""
+Advice = tuple[str, "str | Callable[[Case, Trace], str]"]
+"""(regular expression in what the ranks say, what causes it): of the case and what was seen where they decide."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,13 @@ class Exercise:
     hints: tuple[str, str, str]
     before: tuple[Rule, ...] = ()  # looked at before results are compared: the input was changed, too much was printed
     diagnoses: tuple[Diagnosis, ...] = ()
+    after: tuple[Rule, ...] = ()  # looked at when the results are right: the result is the input itself
     traffic: tuple[Rule, ...] = ()
     cost: tuple[Rule, ...] = ()
     advice: tuple[Advice, ...] = ()  # where ranks wait for ever or disagree
     errors: tuple[Advice, ...] = ()  # where one raises an exception
     mistakes: tuple[Mistake, ...] = ()
+    peers_in_group: bool = False  # ranks are named in it, for messages: tried in a group that counts them otherwise too
     beyond: tuple[int, ...] = ()  # larger worlds that are tried too, whatever the cluster has
     tolerance: float = 1e-5  # relative to the largest right value
     praise: str = ""  # what a passed check adds: the budget that was kept

@@ -50,11 +50,15 @@ def never_waited(run: Run, part: RankTrace) -> str | None:
     return f"rank {part.rank} never waited for the {left.name} it began, from {line(left, run)}: {why}"
 
 
-def beyond_the_group(run: Run, members: int) -> str | None:
-    """The first operation among other ranks than the first `members`, which are the group."""
-    wanted = tuple(range(members))
+def beyond_the_group(run: Run, members: tuple[int, ...]) -> str | None:
+    """The first operation among other ranks than the members of the group."""
     other = next(
-        (one for part in run.trace.ranks for one in part.operations if one.name != "new_group" and one.ranks != wanted),
+        (
+            one
+            for part in run.trace.ranks
+            for one in part.operations
+            if one.name != "new_group" and one.ranks != members
+        ),
         None,
     )
     if other is None:

@@ -18,7 +18,7 @@ def judge(exercise: Exercise, run: Run) -> str | None:
 
     Order: was all that was begun waited for, the exercise's own rules (input changed, printed too much), then every
     rank's result beside the oracle's; where they differ the diagnoses speak first, and the plain difference if none of
-    them knows the mistake.
+    them knows the mistake. Where all agree, what the exercise looks at afterwards (the input itself was returned).
     """
     for rule in (never_waited, *exercise.before):
         wrong = rule(run)
@@ -27,7 +27,7 @@ def judge(exercise: Exercise, run: Run) -> str | None:
     expected = exercise.oracle(run.case)
     differences = [difference(got, right, exercise.tolerance) for got, right in zip(run.results, expected, strict=True)]
     if not any(differences):
-        return None
+        return next((wrong for rule in exercise.after if (wrong := rule(run))), None)
     for diagnosis in exercise.diagnoses:
         wrong = diagnosis(run, expected)
         if wrong:
@@ -53,6 +53,8 @@ def difference(got: Any, right: Any, tolerance: float = 1e-5) -> str | None:
         got = tuple(got)
     if type(got) is type(right) and got == right:
         return None
+    if isinstance(got, float) and isinstance(right, int) and got == right:
+        return f"{got}, a float, where {right}, an int, is right"
     return f"{_short(got)} where {_short(right)} is right"
 
 
@@ -64,7 +66,7 @@ def _tensor_difference(got: Any, right: torch.Tensor, tolerance: float) -> str |
     if not is_tensor(got):
         return f"{_short(got)} where a tensor {_shape(right)} is right"
     if got.shape != right.shape:
-        return f"a tensor {_shape(got)} where {_shape(right)} is right"
+        return f"a tensor {_shape(got)} where one {_shape(right)} is right"
     if got.dtype != right.dtype:
         return f"a {_dtype(got)} tensor where {_dtype(right)} is right"
     wrong = ~close(got, right, tolerance)

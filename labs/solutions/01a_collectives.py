@@ -9,11 +9,11 @@ def broadcast(x, source, group=None):
     n, r = dist.get_world_size(group), dist.get_rank(group)
     if r != source:
         inbox = torch.empty_like(x)  # (C,)
-        dist.recv(inbox, source, group=group)
+        dist.recv(inbox, group_src=source, group=group)
         return inbox
     for other in range(n):
         if other != source:
-            dist.send(x, other, group=group)
+            dist.send(x, group_dst=other, group=group)
     return x.clone()
 
 
@@ -26,15 +26,15 @@ def ring_all_reduce(x, group=None):
     for step in range(n - 1):  # reduce-scatter: a chunk travels on and is added to
         out, acc = (r - step) % n, (r - step - 1) % n
         inbox = torch.empty_like(chunks[acc])
-        sending = dist.isend(chunks[out], right, group=group)
-        dist.recv(inbox, left, group=group)
+        sending = dist.isend(chunks[out], group_dst=right, group=group)
+        dist.recv(inbox, group_src=left, group=group)
         sending.wait()
         chunks[acc] += inbox
 
     for step in range(n - 1):  # all-gather: rank r begins with chunk r + 1, which is complete
         out, new = (r + 1 - step) % n, (r - step) % n
-        sending = dist.isend(chunks[out], right, group=group)
-        dist.recv(chunks[new], left, group=group)
+        sending = dist.isend(chunks[out], group_dst=right, group=group)
+        dist.recv(chunks[new], group_src=left, group=group)
         sending.wait()
 
     return torch.cat(chunks)  # (C,)
@@ -44,7 +44,7 @@ def shift_right(x, group=None):
     """Every rank hands x to its right neighbour, returns its left neighbour's. x (C,); returns a new tensor (C,)."""
     n, r = dist.get_world_size(group), dist.get_rank(group)
     inbox = torch.empty_like(x)  # (C,)
-    sending = dist.isend(x, (r + 1) % n, group=group)  # started, not waited for
-    dist.recv(inbox, (r - 1) % n, group=group)
+    sending = dist.isend(x, group_dst=(r + 1) % n, group=group)  # started, not waited for
+    dist.recv(inbox, group_src=(r - 1) % n, group=group)
     sending.wait()
     return inbox

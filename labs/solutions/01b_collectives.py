@@ -25,9 +25,9 @@ def tree_broadcast(x, source, group=None):
     distance = 1
     while distance < n:  # places below `distance` have it: each hands it on by that distance
         if place < distance and place + distance < n:
-            dist.send(have, (r + distance) % n, group=group)
+            dist.send(have, group_dst=(r + distance) % n, group=group)
         elif distance <= place < 2 * distance:
-            dist.recv(have, (r - distance) % n, group=group)
+            dist.recv(have, group_src=(r - distance) % n, group=group)
         distance *= 2
     return have
 

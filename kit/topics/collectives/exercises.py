@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, log2
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from kit.grade.diagnose import (
     input_returned,
     neighbour,
     not_cut,
+    nothing_arrived,
     nothing_returned,
+    one_for_all,
     only_rank_zero,
     own_input,
     remainder_left,
@@ -37,7 +39,8 @@ from kit.grade.traffic import (
     silent,
     to_the_right,
 )
-from kit.grade.words import line
+from kit.grade.values import is_tensor, on_each_result, same
+from kit.grade.words import counted, line
 from kit.topics.collectives import mistakes
 from kit.trace.text import POINT_TO_POINT
 
@@ -45,11 +48,11 @@ if TYPE_CHECKING:
     import torch
 
     from kit.trace.facts import RankTrace
+    from kit.trace.trace import Trace
 
 LAB_A, LAB_B = "01a_collectives", "01b_collectives"
 FLOAT = 4  # bytes of a float32
 BY_HAND = only(POINT_TO_POINT, "send and receive only")
-NEW_TENSOR = (input_changed, input_returned)
 EACH_ONCE = messages_in_all(
     lambda case: case.world - 1, "each of the other ranks has to receive x once, and nobody else"
 )
@@ -71,9 +74,16 @@ def _bus_bandwidth(case: Case) -> float:
 
 def _miscounted(run: Run, expected: Sequence[Any]) -> str | None:
     """A bandwidth that is wrong by one of the usual factors."""
+    if isinstance(run.results[0], str):
+        return f"rank 0 returned {run.results[0]!r}: a number is asked for, not text"
     if not all(isinstance(got, int | float) for got in run.results):
         return None
-    n, itemsize, gib = run.case.world, run.case.facts["itemsize"], 1e9 / 2**30
+    if all(
+        any(got == round(right, digits) for digits in range(5))
+        for got, right in zip(run.results, expected, strict=True)
+    ):
+        return f"rank 0 returned {run.results[0]}, rounded: a result has all its digits, {expected[0]:.6g}"
+    n, itemsize, seconds, gib = run.case.world, run.case.facts["itemsize"], run.case.facts["seconds"], 1e9 / 2**30
     output = f"{n} times too low: the output was counted, and S of a reduce-scatter is the whole that goes in"
     binary = "a GB is 10**9 bytes, and 2**30 of them are a GiB"
     share = f"(n - 1)/n of S crosses each link, here {n - 1}/{n}"
@@ -91,13 +101,19 @@ def _miscounted(run: Run, expected: Sequence[Any]) -> str | None:
         1e9: "bytes per second, and GB/s are asked for: divide by 10**9",
         1e3: "MB/s, and GB/s are asked for: a GB is 10**9 bytes",
         8.0: "bits were counted, and a GB is 10**9 bytes",
+        0.1: "10 times too low: a GB is 10**9 bytes, 1e9, and 10e9 is 10**10",
+        seconds * seconds: "a bandwidth is bytes over seconds, not bytes times seconds",
+        n * n: share,
+        (n / (n - 1)) ** 2: share,
     }
     if itemsize != FLOAT:  # float32 was tried before, and right
         mistakes[FLOAT / itemsize] = f"{FLOAT} bytes were counted for an element, which has {itemsize} here"
     for m in range(2, 9):
         if m != n:
-            other = f"(n - 1)/n was taken for {m} ranks, and here are {n}: dist.get_world_size() says how many"
-            mistakes.setdefault((m - 1) / m * n / (n - 1), other)
+            factor = (m - 1) / m * n / (n - 1)
+            other = f"as if (n - 1)/n were taken for {m} ranks, and here are {n}: dist.get_world_size() says how many"
+            besides = f"{factor:g} times too high, as if the piece were counted besides, or else {other}"
+            mistakes.setdefault(factor, besides if abs(factor - 1 - 1 / n) < 1e-9 else other)
     for factor, sentence in mistakes.items():
         if all(abs(got - factor * right) <= 1e-6 * right for got, right in zip(run.results, expected, strict=True)):
             return f"rank 0 returned {run.results[0]:.4g} GB/s where {expected[0]:.4g} is right: {sentence}"
@@ -168,14 +184,38 @@ LIST_AND_TENSOR = (
     "`dist.reduce_scatter(mine, chunks)` takes a list and fills one tensor, `dist.all_gather(chunks, mine)` takes one"
     " tensor and fills a list.",
 )
+
+
+def _unless_crossed(otherwise: str) -> Callable[[Case, Trace], str]:
+    """Why all wait, as it was seen: who receives from a rank that sends elsewhere, or else what is usual."""
+
+    def told(case: Case, trace: Trace) -> str:
+        left_open = [one for part in trace.ranks for one in part.operations if one.ended is None]
+        to = {one.rank: one.peer for one in left_open if one.name == "send"}
+        for one in left_open:
+            if one.name == "recv" and one.peer in to and to[one.peer] != one.rank:
+                return (
+                    f"rank {one.rank} receives from rank {one.peer}, which sends to rank {to[one.peer]}: who sends to"
+                    " the right has to receive from the left."
+                )
+        return otherwise
+
+    return told
+
+
 ALL_SEND = (
     r"(?s)\A(?!.*waits? in recv).*waits? in send",
-    "All ranks send first, so nobody receives: let some receive first, or start the send with dist.isend and wait for"
-    " it later.",
+    _unless_crossed(
+        "All ranks send first, so nobody receives: let some receive first, or start the send with dist.isend and wait"
+        " for it later."
+    ),
 )
 ALL_RECEIVE = (
     r"(?s)\A(?!.*waits? in send).*waits? in recv.*(each waits|waits in recv)",
-    "All ranks receive first, so nobody has sent: start the send with dist.isend before the recv, wait for it after.",
+    _unless_crossed(
+        "All ranks receive first, so nobody has sent: start the send with dist.isend before the recv, wait for it"
+        " after."
+    ),
 )
 
 
@@ -186,6 +226,18 @@ def _even_pieces(x: torch.Tensor, n: int) -> Sequence[torch.Tensor]:
 def _padded_pieces(x: torch.Tensor, n: int) -> Sequence[torch.Tensor]:
     step = max(1, ceil(len(x) / n))
     return [x[rank * step : (rank + 1) * step] for rank in range(n)]
+
+
+@on_each_result
+def _cut_down(run: Run, rank: int, got: Any, right: Any) -> str | None:
+    """A whole number of chunks, by leaving out what is over."""
+    even = len(right) // run.case.world * run.case.world
+    if not is_tensor(got) or got.shape != (even,) or even == len(right) or not same(got, right[:even]):
+        return None
+    lost = counted(len(right) - even, "element")
+    return (
+        f"rank {rank} lacks the last {lost} of {len(right)}: add zeros to x, up to a multiple of n, do not cut it down"
+    )
 
 
 def _chunk(case: Case) -> int:
@@ -206,18 +258,20 @@ BROADCAST = Exercise(
             " `torch.empty_like(x)`."
         ),
         (
-            "`if rank == source:` `dist.send(x, other, group=group)` for every other rank, and return `x.clone()`;"
-            " `else:` `dist.recv(inbox, source, group=group)` and return `inbox`."
+            "`if rank == source:` `dist.send(x, group_dst=other, group=group)` for every other rank, return"
+            " `x.clone()`; `else:` `dist.recv(inbox, group_src=source, group=group)` and return `inbox`."
         ),
     ),
-    before=NEW_TENSOR,
-    diagnoses=(nothing_returned, wrong_source, only_rank_zero, own_input),
+    before=(input_changed,),
+    after=(input_returned,),
+    diagnoses=(nothing_returned, wrong_source, nothing_arrived, only_rank_zero, own_input),
     traffic=(BY_HAND, received_once, EACH_ONCE),
     advice=(
         (r"[Dd]eadlock|waits in|never", "Every send needs a receive on the rank it names, and every receive a send."),
     ),
     errors=(TO_ITSELF, NO_SUCH_RANK),
     mistakes=mistakes.BROADCAST,
+    peers_in_group=True,
     praise="n - 1 messages in all",
 )
 
@@ -239,18 +293,20 @@ RING_ALL_REDUCE = Exercise(
             " without adding."
         ),
         (
-            "One step, which cannot dead-lock: `work = dist.isend(chunks[out], right, group=group)`, `dist.recv(inbox,"
-            " left, group=group)`, `work.wait()`. Make the chunks by `list(x.clone().tensor_split(n))`, and put them"
-            " together by `torch.cat`."
+            "One step, which cannot dead-lock: `work = dist.isend(chunks[out], group_dst=right, group=group)`,"
+            " `dist.recv(inbox, group_src=left, group=group)`, `work.wait()`. Make the chunks by"
+            " `list(x.clone().tensor_split(n))`, and put them together by `torch.cat`."
         ),
     ),
-    before=NEW_TENSOR,
+    before=(input_changed,),
+    after=(input_returned,),
     diagnoses=(
         nothing_returned,
         divided,
         own_input,
         only_rank_zero,
         remainder_left,
+        lambda run, expected: to_the_right(run),
         chunk_order(_even_pieces),
         contributions(_even_pieces),
     ),
@@ -270,6 +326,7 @@ RING_ALL_REDUCE = Exercise(
     advice=(ALL_SEND, ALL_RECEIVE, UNEQUAL_BUFFERS),
     errors=(NO_SUCH_RANK, TOO_FEW_CHUNKS, UNEQUAL_BUFFERS),
     mistakes=mistakes.RING_ALL_REDUCE,
+    peers_in_group=True,
     praise="2 (n - 1) messages of one chunk per rank",
 )
 
@@ -291,13 +348,16 @@ ALL_REDUCE_FROM_HALVES = Exercise(
             " chunks, group=group)`, then `dist.all_gather(chunks, mine, group=group)`, then `padded[: len(x)]`."
         ),
     ),
-    before=NEW_TENSOR,
+    before=(input_changed,),
+    after=(input_returned,),
     diagnoses=(
         nothing_returned,
         not_cut,
+        _cut_down,
         divided,
         own_input,
         only_rank_zero,
+        one_for_all(_padded_pieces),
         chunk_order(_padded_pieces),
         contributions(_padded_pieces),
     ),
@@ -332,11 +392,13 @@ TREE_BROADCAST = Exercise(
         ),
         (
             "`for d in 1, 2, 4, ... < n`: a place p < d sends to place p + d if that is < n; a place d <= p < 2 d"
-            " receives from p - d. Place p is rank `(p + source) % n`. Every call gets group=group."
+            " receives from p - d. Place p is rank `(p + source) % n`, given as group_dst or group_src with"
+            " group=group."
         ),
     ),
-    before=NEW_TENSOR,
-    diagnoses=(nothing_returned, wrong_source, only_rank_zero, own_input),
+    before=(input_changed,),
+    after=(input_returned,),
+    diagnoses=(nothing_returned, wrong_source, nothing_arrived, only_rank_zero, own_input),
     traffic=(BY_HAND, received_once, EACH_ONCE),
     cost=(
         rounds_at_most(
@@ -347,16 +409,24 @@ TREE_BROADCAST = Exercise(
     ),
     advice=(
         (
+            r"waits in recv",
+            "In the round of distance d the places d to 2 d - 1 receive, each from the place d before it: whoever is"
+            " further away waits for a later round.",
+        ),
+        (
             r"[Dd]eadlock|waits in|never",
             "Every send needs a receive on the rank it names, also where n is no power of two.",
         ),
     ),
     errors=(
-        (r"there is no such rank", "Places are counted from the source, modulo n: place p is rank (p + source) % n."),
-        TO_ITSELF,
+        (
+            rf"there is no such rank|{TO_ITSELF[0]}",
+            "Places are counted from the source, modulo n: place p is rank (p + source) % n.",
+        ),
     ),
     mistakes=mistakes.TREE_BROADCAST,
     beyond=(7,),  # a heap has three rounds on 5 ranks, as it should, and one too many on 7
+    peers_in_group=True,
     praise="n - 1 messages in ceil(log2 n) rounds",
 )
 
@@ -387,11 +457,16 @@ REPAIR_DEADLOCK = Exercise(
             "`dist.send` comes back when somebody receives. Either some ranks receive first, or a send is started"
             " without waiting for it."
         ),
-        "`work = dist.isend(x, right, group=group)`, then `dist.recv(inbox, left, group=group)`, then `work.wait()`.",
+        (
+            "`work = dist.isend(x, group_dst=right, group=group)`, then"
+            " `dist.recv(inbox, group_src=left, group=group)`, then `work.wait()`."
+        ),
     ),
-    before=(*NEW_TENSOR, _inbox_sent),
+    before=(input_changed, _inbox_sent),
+    after=(input_returned,),
     diagnoses=(
         nothing_returned,
+        nothing_arrived,
         own_input,
         neighbour(-1, "wrong direction: every rank has what its right neighbour had, and x was to go to the right"),
         only_rank_zero,
@@ -409,6 +484,7 @@ REPAIR_DEADLOCK = Exercise(
     advice=(ALL_SEND, ALL_RECEIVE),
     errors=(NO_SUCH_RANK,),
     mistakes=mistakes.REPAIR_DEADLOCK,
+    peers_in_group=True,
     praise="one message per rank, whoever comes first",
 )
 

@@ -27,6 +27,12 @@ GROUP_IGNORED = Mistake(
     ("right on 2 to 4", "in a group of ranks 0, 1 and 2 of 4", "pass group=group on"),
     {", group=group": "", "(group)": "()"},
 )
+WORLD_NUMBERS = Mistake(  # right in a group of the first ranks, which counts them as the world does
+    "the world's numbers in a group",
+    "values",
+    ("in a group of ranks 1, 2 and 3 of 4", "group_dst= and group_src= count within the group"),
+    {"group_dst=": "", "group_src=": ""},
+)
 NEVER_WAITED = {"sending.wait()": "pass"}
 
 REDUCE_SCATTER_BANDWIDTH = (
@@ -65,10 +71,33 @@ REDUCE_SCATTER_BANDWIDTH = (
     Mistake(
         "the notebook's number of ranks",
         "values",
-        ("was taken for 4 ranks, and here are 2", "`ranks` is a variable of the notebook"),
+        ("taken for 4 ranks, and here are 2", "`ranks` is a variable of the notebook"),
         {"def bus": "ranks = 4\n\n\ndef bus", "dist.get_world_size()": "ranks"},
     ),
     Mistake("megabytes", "values", ("MB/s, and GB/s are asked for",), {"1e9": "1e6"}),
+    Mistake("ten too many", "values", ("10 times too low", "10e9 is 10**10"), {"1e9": "10e9"}),
+    Mistake(
+        "share turned round", "values", ("(n - 1)/n of S crosses each link, here 1/2",), {"(n - 1) / n": "n / (n - 1)"}
+    ),
+    Mistake(
+        "whole and piece",
+        "values",
+        ("1.5 times too high", "the piece were counted besides"),
+        {WHOLE: f"{WHOLE} + {PIECE}"},
+    ),
+    Mistake("times the seconds", "values", ("bytes over seconds",), {"size / seconds": "size * seconds"}),
+    Mistake(
+        "rounded",
+        "values",
+        ("rounded", "all its digits"),
+        {"return size / seconds * (n - 1) / n / 1e9": "return round(size / seconds * (n - 1) / n / 1e9, 1)"},
+    ),
+    Mistake(
+        "as text",
+        "values",
+        ("a number is asked for", "not text"),
+        {"return size / seconds * (n - 1) / n / 1e9": "return f'{size / seconds * (n - 1) / n / 1e9:.2f} GB/s'"},
+    ),
     Mistake("bits", "values", ("bits were counted",), {"/ 1e9": "* 8 / 1e9"}),
 )
 
@@ -87,6 +116,12 @@ BROADCAST = (
     ),
     Mistake("source returns its own", "values", ("returned its input itself",), {"return x.clone()": "return x"}),
     Mistake("source returns nothing", "values", ("returned nothing",), {"return x.clone()": "return"}),
+    Mistake(
+        "nobody sends",
+        "values",
+        ("received nothing", "without a message"),
+        body="return torch.zeros_like(x) if dist.get_rank() != source else x.clone()",
+    ),
     Mistake("inbox forgotten", "values", ("returned what went in",), {"return inbox": "return x.clone()"}),
     BUILT_IN_BROADCAST,
     Mistake(
@@ -95,10 +130,11 @@ BROADCAST = (
         ("received 2 times", "after the first"),
         {
             "        return inbox": "        dist.recv(inbox, source)\n        return inbox",
-            "dist.send(x, other, group=group)": "dist.send(x, other)\n            dist.send(x, other)",
+            "dist.send(x, group_dst=other, group=group)": "dist.send(x, other)\n            dist.send(x, other)",
         },
     ),
     GROUP_IGNORED,
+    WORLD_NUMBERS,
     Mistake(
         "everyone receives",
         "values",
@@ -119,7 +155,7 @@ BROADCAST = (
         "returns what recv returns",
         "values",
         ("uses what dist.recv returns", "the number of the rank that sent"),
-        {"dist.recv(inbox, source, group=group)\n        return inbox": "return dist.recv(inbox, source)"},
+        {"dist.recv(inbox, group_src=source, group=group)\n        return inbox": "return dist.recv(inbox, source)"},
     ),
 )
 
@@ -188,6 +224,7 @@ RING_ALL_REDUCE = (
         SENDS_FIRST,
     ),
     GROUP_IGNORED,
+    WORLD_NUMBERS,
     Mistake(
         "left of rank zero",
         "values",
@@ -235,6 +272,35 @@ RING_ALL_REDUCE = (
             "    for step in range(n - 1):  # reduce",
         },
     ),
+    Mistake(
+        "added to another chunk",
+        "values",
+        ("right on 2 ranks only", "chunk 0 of 3 has rank", "to the chunk of the same number"),
+        {"(r - step - 1) % n\n": "(r - step + 1) % n\n"},
+    ),
+    Mistake(
+        "round to the left",
+        "values",
+        ("right on 2 ranks only", "in this ring it sends to its right neighbour only"),
+        {"right, left = (r + 1) % n, (r - 1) % n": "left, right = (r + 1) % n, (r - 1) % n"},
+    ),
+    Mistake(
+        "both to and from the right",
+        "values",
+        ("right on 2 ranks only", "rank 0 receives from rank 1, which sends to rank 2", "receive from the left"),
+        {"(r - 1) % n": "(r + 1) % n"},
+    ),
+    Mistake(
+        "waits for its send, receives from the right",
+        "values",
+        ("right on 2 ranks only", "rank 0 receives from rank 1, which sends to rank 2", "receive from the left"),
+        {
+            "(r - 1) % n": "(r + 1) % n",
+            "dist.recv(inbox, group_src=left, group=group)": "coming = dist.irecv(inbox, group_src=left, group=group)",
+            "        sending.wait()\n        chunks": "        sending.wait()\n        coming.wait()\n        chunks",
+        },
+    ),
+    Mistake("the input itself", "values", ("returned what went in",), {"torch.cat(chunks)": "x"}),
     Mistake("a list of chunks", "values", ("a list of 2 tensors", "torch.cat joins"), {"torch.cat(chunks)": "chunks"}),
 )
 
@@ -269,6 +335,23 @@ ALL_REDUCE_FROM_HALVES = (
         "values",
         ("both must be equal", "Copy x into zeros of ceil(C/n) n elements"),
         {"n * size": "len(x)"},
+    ),
+    Mistake(
+        "cut down, not padded",
+        "values",
+        ("lacks the last 1 element of", "add zeros to x"),
+        {"-(-len(x) // n)": "len(x) // n", "padded[: len(x)] = x": "padded[:] = x[: n * size]"},
+    ),
+    Mistake(
+        "one tensor n times",
+        "values",
+        ("has chunk 1 in all 2 places", "a list of one tensor"),
+        {
+            "    dist.all_gather(chunks, mine": (
+                "    chunks = [torch.empty_like(mine)] * n\n    dist.all_gather(chunks, mine"
+            ),
+            "return padded[: len(x)]": "return torch.cat(chunks)[: len(x)]",
+        },
     ),
     Mistake(
         "list and tensor changed about",
@@ -320,11 +403,12 @@ TREE_BROADCAST = (
     Mistake(
         "one round only",
         "values",
-        ("right on 2 ranks only", "returned what went in"),
+        ("right on 2 ranks only", "rank 1 received nothing"),
         {"while distance < n": "if distance < n"},
     ),
     BUILT_IN_BROADCAST,
     GROUP_IGNORED,
+    WORLD_NUMBERS,
     Mistake(  # as a heap counts its children; up to six ranks that is quick enough
         "a heap",
         "cost",
@@ -339,6 +423,18 @@ TREE_BROADCAST = (
                     dist.send(have, (child + source) % n)
             return have
         """,
+    ),
+    Mistake(
+        "places taken for ranks",
+        "values",
+        ("that is this rank itself", "place p is rank (p + source) % n"),
+        {"(r + distance) % n": "(place + distance) % n", "(r - distance) % n": "(place - distance) % n"},
+    ),
+    Mistake(
+        "everyone else receives at once",
+        "values",
+        ("waits in recv", "whoever is further away waits for a later round"),
+        {"elif distance <= place < 2 * distance:": "else:"},
     ),
     Mistake(
         "past the last rank",
@@ -396,12 +492,32 @@ REPAIR_DEADLOCK = (
         },
     ),
     GROUP_IGNORED,
+    WORLD_NUMBERS,
     Mistake(
         "all receive first",
         "values",
         ("All ranks receive first", "before the recv"),
-        {"sending = dist.isend(x, (r + 1) % n, group=group)": "pass", "sending.wait()": "dist.send(x, (r + 1) % n)"},
+        {
+            "sending = dist.isend(x, group_dst=(r + 1) % n, group=group)": "pass",
+            "sending.wait()": "dist.send(x, (r + 1) % n)",
+        },
     ),
+    Mistake(
+        "the last has no right",
+        "values",
+        ("rank 0 received nothing",),
+        body="""
+            n, r = dist.get_world_size(), dist.get_rank()
+            inbox = torch.zeros_like(x)
+            if r < n - 1:
+                dist.send(x, r + 1)
+            if r > 0:
+                dist.recv(inbox, r - 1)
+            return inbox
+        """,
+    ),
+    Mistake("rolls its elements", "values", ("received nothing",), body="return x.roll(1)"),
+    Mistake("the input itself", "values", ("returned what went in",), {"return inbox": "return x"}),
     Mistake("hands on its inbox", "values", ("sent its inbox", "x is to go"), {"isend(x, ": "isend(inbox, "}),
     Mistake(
         "left of rank zero",

@@ -86,7 +86,7 @@ def _mean(case: Case) -> list[Any]:
 
 NO_GRADIENT: Advice = (
     r"waits in|never|finished without|mismatch|must call|must be equal|shapes",
-    lambda case: (
+    lambda case, trace: (
         "A rank on which a parameter has no gradient still has to call: it adds zeros, and the others wait for it."
         if case.facts["lacking"] is not None
         else "Every rank has to call all_reduce for the same gradients in the same order: each waits for all others."

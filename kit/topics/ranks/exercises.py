@@ -36,18 +36,21 @@ def _shares(total: int, n: int) -> list[Any]:
 
 
 def _pairs(run: Run) -> list[tuple[int, int]] | None:
-    ok = all(
-        isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
-        for pair in run.results
-    )
-    return [(pair[0], pair[1]) for pair in run.results] if ok else None
+    return [(pair[0], pair[1]) for pair in run.results] if all(map(_is_pair, run.results)) else None
+
+
+def _is_pair(got: Any) -> bool:
+    return isinstance(got, tuple | list) and len(got) == 2 and all(isinstance(number, int) for number in got)
 
 
 def _no_pair(run: Run, expected: Sequence[Any]) -> str | None:
     if _pairs(run) is not None:
         return None
-    rank = next(r for r, got in enumerate(run.results) if not (isinstance(got, tuple | list) and len(got) == 2))
-    return f"rank {rank} returned {run.results[rank]!r}, where two whole numbers (start, stop) are asked for"
+    rank = next(rank for rank, got in enumerate(run.results) if not _is_pair(got))
+    got = run.results[rank]
+    fraction = isinstance(got, tuple | list) and any(isinstance(number, float) for number in got)
+    whole = "; `//` divides whole numbers, `/` does not" if fraction else ""
+    return f"rank {rank} returned {got!r}, where two whole numbers (start, stop) are asked for{whole}"
 
 
 def _stop_included(run: Run, expected: Sequence[Any]) -> str | None:
@@ -202,6 +205,10 @@ def _one_voice(run: Run) -> str | None:
         if other is not None:
             return f"rank 0 printed {said!r}, the sum over {other}: there are {n} ranks here, so the mean is {mean:.4f}"
     elif value is not None:
+        if "tensor(" in said:
+            return f"rank 0 printed {said!r}: a tensor prints as tensor(...), its number is total.item()"
+        if f"{mean:.4f}" in said:
+            return f"rank 0 printed {said!r}: the number is right, and the whole line is 'mean loss {mean:.4f}'"
         return f"rank 0 printed {said!r}: the number is right, and 'mean loss {mean:.4f}' has four decimals, no more"
     return f"rank 0 printed {said!r} where 'mean loss {mean:.4f}' is right"
 
@@ -239,6 +246,12 @@ RANK_ZERO_SPEAKS = Exercise(
         _to_rank_zero,
         collectives_at_most(1, "one reduce brings all losses together"),
     ),
+    errors=(
+        (
+            r"Must specify (global_rank|dst)",
+            "One rank gets the result of a reduce or a gather, and the call says which: dist.reduce(x, dst=0).",
+        ),
+    ),
     advice=(
         (
             r"finished without it|returned without|never",
@@ -270,6 +283,18 @@ def _own_count(run: Run, expected: Sequence[Any]) -> str | None:
     return None
 
 
+def _own_zero(run: Run, expected: Sequence[Any]) -> str | None:
+    """A rank that holds nothing took part, and returned 0 all the same."""
+    counts = run.case.facts["counts"]
+    wrong = [rank for rank, got in enumerate(run.results) if got != expected[rank]]
+    if not wrong or any(counts[rank] or run.results[rank] != 0 for rank in wrong):
+        return None
+    return (
+        f"{named(wrong)} returned 0 where {expected[0]} is right: a rank that holds nothing returns the number of all"
+        " ranks too, which it has after the all_reduce"
+    )
+
+
 def _own_sum(run: Run, expected: Sequence[Any]) -> str | None:
     """The items were added up, not counted."""
     total = sum(float(items.sum()) for (items,) in run.case.arguments)
@@ -280,7 +305,12 @@ def _own_sum(run: Run, expected: Sequence[Any]) -> str | None:
 
 SAME_KIND = (
     r"(dtypes|shapes) must be equal",
-    "All ranks hand in one kind of tensor, also the one that holds nothing: torch.tensor(0) beside torch.tensor(5).",
+    "All ranks hand in one number of the same kind and shape, also the rank that holds nothing: torch.tensor(0) beside"
+    " torch.tensor(5).",
+)
+NO_TENSOR = (
+    r"Expected parameter `tensor`",
+    "all_reduce adds up tensors, in place: make one of the number, torch.tensor(len(mine)).",
 )
 
 FIRST_RESCUE = Exercise(
@@ -298,14 +328,14 @@ FIRST_RESCUE = Exercise(
             " count of 0."
         ),
     ),
-    diagnoses=(nothing_returned, _own_count, _own_sum, only_rank_zero),
+    diagnoses=(nothing_returned, _own_count, _own_zero, _own_sum, only_rank_zero),
     traffic=(collectives_at_most(1, "one all_reduce of one number is all it takes"),),
-    errors=(SAME_KIND,),
+    errors=(SAME_KIND, NO_TENSOR),
     advice=(
         SAME_KIND,
         (
             r"call the same operation|finished without|returned without|never",
-            lambda case: (
+            lambda case, trace: (
                 "A rank that holds nothing still has to call: it adds 0, and the others wait for it."
                 if 0 in case.facts["counts"]
                 else "Every rank has to call the same collective, whatever it holds: each waits for all others."

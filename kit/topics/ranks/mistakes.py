@@ -55,6 +55,15 @@ WHO_AM_I = (
         {"r * base + min(r, extra)": "r * base"},
     ),
     Mistake(
+        "fractions of items",
+        "values",
+        ("two whole numbers (start, stop)", "`//` divides whole numbers"),
+        body="""
+            r, n = dist.get_rank(), dist.get_world_size()
+            return r * total / n, (r + 1) * total / n
+        """,
+    ),
+    Mistake(
         "size in place of stop",
         "values",
         ("where its share starts and its size", "the second is where it stops"),
@@ -63,6 +72,23 @@ WHO_AM_I = (
 )
 
 RANK_ZERO_SPEAKS = (
+    Mistake("other words", "values", ("the number is right, and the whole line is",), {"mean loss {": "Mean loss: {"}),
+    Mistake(
+        "prints a tensor",
+        "values",
+        ("prints as tensor(...)", "total.item()"),
+        {
+            'print(f"mean loss {total.item() / dist.get_world_size():.4f}")': (
+                'print("mean loss", total / dist.get_world_size())'
+            )
+        },
+    ),
+    Mistake(
+        "reduced to nobody",
+        "values",
+        ("the call says which", "dist.reduce(x, dst=0)"),
+        {"dist.reduce(total, dst=0)": "dist.reduce(total)"},
+    ),
     Mistake(
         "everybody speaks",
         "values",
@@ -160,6 +186,25 @@ FIRST_RESCUE = (
         ("which rank 0 alone holds", "are to be added"),
         {"dist.all_reduce(count)": "dist.broadcast(count, 0)"},
     ),
+    Mistake(
+        "took part, returns its own zero",
+        "values",
+        ("returned 0 where", "which it has after the all_reduce"),
+        {"return int(count)": "return int(count) if len(mine) else 0"},
+    ),
+    Mistake(
+        "sums the items themselves",
+        "values",
+        ("shapes must be equal", "one number of the same kind and shape"),
+        {"dist.all_reduce(count)": "dist.all_reduce(mine)"},
+    ),
+    Mistake(
+        "a number in place of a tensor",
+        "values",
+        ("Expected parameter `tensor`", "torch.tensor(len(mine))"),
+        {"torch.tensor(len(mine), device=mine.device)": "len(mine)"},
+    ),
+    Mistake("a float", "values", ("a float, where", "an int, is right"), {"int(count)": "float(count)"}),
     Mistake("returns a tensor", "values", ("a tensor where", "`.item()`"), {"return int(count)": "return count"}),
     Mistake(
         "only rank zero calls",

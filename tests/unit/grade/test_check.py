@@ -81,7 +81,7 @@ def test_a_function_that_takes_a_group_is_tried_in_one() -> None:
 
     def runner(function: Any, world: int, arguments: Any) -> Any:
         """Right, except for one who is called with a group and counts the world."""
-        in_a_group = function.__closure__[function.__code__.co_freevars.index("members")].cell_contents
+        in_a_group = len(function.__closure__[function.__code__.co_freevars.index("members")].cell_contents)
         case = next(case for case in CASES[in_a_group or world] if case.arguments[0][0][0].equal(arguments[0][0][0]))
         right = discovery.find("sharded-gradients").oracle(case)
         operations = [operation(r, "reduce_scatter", 4, line=5) for r in range(world) for _ in range(3)]

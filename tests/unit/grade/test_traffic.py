@@ -188,8 +188,8 @@ def test_what_was_begun_is_waited_for() -> None:
 
 def test_an_operation_among_others_than_the_group_is_named() -> None:
     alone = run(3, [operation(r, "all_reduce", 8, line=4) for r in range(3)])
-    assert traffic.beyond_the_group(alone, 3) is None
-    assert traffic.beyond_the_group(alone, 2) == (
+    assert traffic.beyond_the_group(alone, (0, 1, 2)) is None
+    assert traffic.beyond_the_group(alone, (0, 1)) == (
         "rank 0 called all_reduce, from line 4, among ranks 0, 1 and 2: pass group=group on to every call of"
         " torch.distributed"
     )

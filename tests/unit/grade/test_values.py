@@ -19,7 +19,7 @@ def t(*values: float) -> torch.Tensor:
     [
         (None, t(1), "nothing"),
         (3, t(1), "3 where a tensor of shape (1,)"),
-        (t(1, 2), t(1), "shape (2,) where of shape (1,)"),
+        (t(1, 2), t(1), "shape (2,) where one of shape (1,)"),
         (t(1).double(), t(1), "float64 tensor where float32"),
         (t(1, 2, 4), t(1, 3, 5), "2 at [1] where 3 is right, and 1 more of 3 differ (tolerance 1e-05)"),
         (t(1).sum(), t(2).sum(), "its only element"),
