@@ -54,9 +54,9 @@ def plan(request: Request, found: Sequence[Accelerator], build: str) -> Plan:
         backend = native if request.ranks <= len(mine) else "gloo"
     if backend != "gloo":
         _refuse(request, device, mine, build)
-    if request.ranks > len(mine):
-        shared = counted(len(mine), "GPU")
-        notes += (f"{request.ranks} ranks share {shared}: gloo moves their data through the CPU's memory",)
+    if backend == "gloo":
+        share = f"{request.ranks} ranks share {counted(len(mine), 'GPU')}: " if request.ranks > len(mine) else ""
+        notes += (f"{share}gloo moves their data through the CPU's memory: each operation on copies made there",)
     return Plan(backend, tuple(mine[rank % len(mine)].device for rank in range(request.ranks)), notes)
 
 
@@ -71,9 +71,9 @@ def _device(request: Request, found: Sequence[Accelerator], build: str) -> tuple
         count = sum(accelerator.kind == wanted for accelerator in found)
         if request.ranks > count and request.backend == "auto":
             return "cpu", (
-                f"{request.ranks} ranks and {counted(count, 'GPU')}: they compute on the CPU, "
-                f"since gloo cannot send and receive a GPU's memory. ranks={count} gives each its own, "
-                f"device={wanted!r} shares what is there.",
+                f"{request.ranks} ranks and {counted(count, 'GPU')}: they compute on the CPU, since ranks that share a "
+                "GPU each take some hundred MB of it for themselves, and their messages go through the CPU's memory "
+                f"anyway. ranks={count} gives each its own, device={wanted!r} shares what is there.",
             )
         return wanted, ()
     if request.device not in kinds:

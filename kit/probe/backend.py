@@ -237,7 +237,7 @@ def register(watch: Callable[[], Watch], real_group: Callable[[Any], dist.Proces
 
 
 def connected_group(options: Any, nccl: bool) -> dist.ProcessGroup:
-    """gloo for CPU tensors; for CUDA tensors nccl where every rank has a GPU of its own, else gloo as well."""
+    """gloo for CPU tensors; for CUDA tensors nccl, where every rank has a GPU of its own."""
     kinds = dist.ProcessGroup.BackendType
     group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
     gloo_store = dist.PrefixStore("gloo", options.store)
@@ -255,6 +255,4 @@ def connected_group(options: Any, nccl: bool) -> dist.ProcessGroup:
         inner._set_sequence_number_for_group()
         group._register_backend(torch.device("cuda"), kinds.NCCL, inner)
         group._set_default_backend(kinds.NCCL)
-    elif torch.cuda.is_available():
-        group._register_backend(torch.device("cuda"), kinds.GLOO, gloo)
     return group

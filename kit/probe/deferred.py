@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -100,3 +101,57 @@ class DeferredWork(dist.Work):
 
     def _raise(self, _: Any) -> None:
         raise RuntimeError(str(self.error))
+
+
+class AwaitedWork(DeferredWork):
+    """Done when it has come (`_come`). Whoever waits completes it in its own thread; only a future, or a question,
+    starts another.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor], accelerator: Accelerator) -> None:
+        super().__init__(tensors, accelerator)
+        self._waiting = threading.Lock()
+        self._watched = False
+
+    @abstractmethod
+    def _come(self, timeout: Any, waited_for: bool) -> None:
+        """Returns when it has. What it raises reaches the rank that waits. waited_for: by the calling thread."""
+
+    def wait(self, timeout: Any = None) -> bool:
+        self._complete(timeout, waited_for=True)
+        return super().wait()
+
+    def after(self, call: Callable[[], None]) -> None:
+        super().after(call)
+        self._watch()
+
+    def is_completed(self) -> bool:
+        self._watch()
+        return super().is_completed()
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        future = super().get_future()
+        self._watch()
+        return future
+
+    def _watch(self) -> None:
+        """From now on it is completed without anybody's waiting."""
+        with self._settling:
+            first, self._watched = not self._watched, True
+        if first and not self.done.is_set():
+            threading.Thread(target=self._complete_here, daemon=True).start()
+
+    def _complete_here(self) -> None:
+        self._accelerator.take()
+        self._complete(None, waited_for=False)
+
+    def _complete(self, timeout: Any, waited_for: bool) -> None:
+        with self._waiting:  # gloo forgets a message that has been waited for: a second wait would never end
+            if self.done.is_set():
+                return
+            try:
+                self._come(timeout, waited_for)
+            except Exception as error:  # what the library raises reaches the rank that waits
+                self.fail(error)
+            else:
+                self.finish()

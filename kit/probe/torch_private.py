@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
@@ -21,6 +22,11 @@ def backward_number() -> int:
     """The number of the backward pass that the calling thread is in; -1 outside."""
     return torch._C._current_graph_task_id()
 
+
+# A context in which writing to a tensor does not count as a change of what a graph has saved.
+unseen_by_autograd: Callable[[torch.Tensor], AbstractContextManager[Any]] = (
+    torch.autograd._unsafe_preserve_version_counter
+)
 
 # For a backward pass of the calling thread: calls what it is given at its end, after all that was put there before.
 at_end_of_backward: Callable[[Callable[[], None]], None] = torch.autograd.Variable._execution_engine.queue_callback

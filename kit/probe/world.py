@@ -21,6 +21,7 @@ import torch.distributed.distributed_c10d as c10d
 from kit.probe import placing
 from kit.probe.backend import CONFIG, Watch, connected_group, register
 from kit.probe.peers import only_ours
+from kit.probe.staged import StagedGroup
 
 PATIENCE = timedelta(days=7)  # ranks may stand still for as long as a person thinks; the coordinator finds hangs
 _SEEN = ("gloo", "nccl", "undefined", "cpu:gloo,cuda:nccl")
@@ -42,8 +43,13 @@ class World:
 
     def _take_charge(self) -> dict[str, Callable[..., Any]]:
         """From now on groups of this process are made by its worlds; what made them before comes back."""
-        register(lambda: self.watch, functools.partial(connected_group, nccl=self.backend == "nccl"))
+        register(lambda: self.watch, self._real_group)
         return install(lambda: self)
+
+    def _real_group(self, options: Any) -> Any:
+        accelerator = self.watch.accelerator
+        group = connected_group(options, nccl=self.backend == "nccl")
+        return StagedGroup(group, accelerator) if self.backend == "gloo" and accelerator.runs_ahead else group
 
     def join(self, store: str, size: int) -> None:
         """Leaves whatever group there is and joins a new world of `size` ranks that meets in the file `store`."""

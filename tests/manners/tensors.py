@@ -12,6 +12,8 @@ What is kept to, and where it is written:
    `check_generator`: "Expected a '{}' device type for generator but found '{}'").
 4. What is on a device cannot be pinned (aten/src/ATen/native/Memory.cpp `pin_memory`: 'only dense CPU tensors can be
    pinned').
+5. A process group has a backend for each kind of device, and gloo is none for this one
+   (torch/csrc/distributed/c10d/ProcessGroup.hpp `getBackend`: 'No backend type associated with device type').
 """
 
 from __future__ import annotations
@@ -78,6 +80,8 @@ def _perform(func: Any, args: Any, kwargs: Any) -> Any:
     moves = name in ("aten::_to_copy", "aten::copy_")
     if there and not moves and any(not isinstance(one, OnDevice) and one.dim() for one in tensors):
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices ({name})")
+    if there and func.namespace == "c10d":
+        raise RuntimeError(f"No backend type associated with device type {DEVICE.type}")
     generator = kwargs.get("generator")
     on_device = target is not None and target.type == DEVICE.type
     if on_device and generator is not None:

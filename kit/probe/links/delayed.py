@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from kit.probe.accelerator import Accelerator
-from kit.probe.deferred import DeferredWork
+from kit.probe.deferred import AwaitedWork
 from kit.probe.links.board import Board, Transfer
 from kit.probe.on_device import DeviceWork
 
@@ -61,11 +61,11 @@ class Pace:
                 self._came = max(came, self._came or 0.0)
 
 
-class DelayedWork(DeferredWork):
+class DelayedWork(AwaitedWork):
     """Goes at once and is over at the later of two moments: when it has really come, and when its transfer is due.
 
     transfer: what this rank has asked for; or, for a receive from any source, what says so once the source is known
-    (None: no slow link). Whoever waits does so in its own thread; only a future, or a question, starts another.
+    (None: no slow link).
     """
 
     def __init__(
@@ -86,54 +86,17 @@ class DelayedWork(DeferredWork):
         self._real = REAL[0] + nbytes / REAL[1]
         self.due = due
         self._pace = pace
-        self._waiting = threading.Lock()
-        self._watched = False
 
     def wait(self, timeout: Any = None) -> bool:
-        if not self.done.is_set():
-            self._complete(timeout, WAKING)
-        if self._pace is not None and self.due is not None:
-            self._pace.goes_on(time.monotonic(), self.due)
-        if self.error is not None:
-            raise self.error
-        return True
+        try:
+            return super().wait(timeout)
+        finally:
+            if self._pace is not None and self.due is not None:
+                self._pace.goes_on(time.monotonic(), self.due)
 
-    def after(self, call: Callable[[], None]) -> None:
-        super().after(call)
-        self._watch()
-
-    def is_completed(self) -> bool:
-        self._watch()
-        return super().is_completed()
-
-    def get_future(self) -> torch.futures.Future[Any]:
-        future = super().get_future()
-        self._watch()
-        return future
-
-    def _watch(self) -> None:
-        """From now on it is completed without anybody's waiting."""
-        with self._settling:
-            first, self._watched = not self._watched, True
-        if first and not self.done.is_set():
-            threading.Thread(target=self._complete_here, daemon=True).start()
-
-    def _complete_here(self) -> None:
-        self._accelerator.take()
-        self._complete()
-
-    def _complete(self, timeout: Any = None, awake: float = 0.0) -> None:
-        with self._waiting:  # gloo forgets a message that has been waited for: a second wait would never end
-            if self.done.is_set():
-                return
-            try:
-                self._comes_really(timeout)
-                due = self._when_due(time.monotonic())
-            except Exception as error:  # what the library raises reaches the rank that waits
-                self.fail(error)
-                return
-            sleep_until(due, awake)
-            self.finish()
+    def _come(self, timeout: Any, waited_for: bool) -> None:
+        self._comes_really(timeout)
+        sleep_until(self._when_due(time.monotonic()), WAKING if waited_for else 0.0)
 
     def _comes_really(self, timeout: Any) -> None:
         """The calling thread stands until then, whichever stream a device's Work is waited for on elsewhere."""
