@@ -23,7 +23,7 @@ def main(step: Step, place: Place, folder: Path) -> int:
     tell = partial(say, file=folder / "said")
     tell(Doing("its preparation"))
     try:
-        tell(Done(step.run(Bench(place, folder, tell, step.patience))))
+        tell(Done(step.run(Bench(place, folder, tell, step.patience * place.pace))))
     except Exception as error:  # whatever a machine does: it is what this step found out
         tell(Failure(in_short(error), traceback.format_exc()))
         return 1

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kit.run.live import LiveRunner
     from kit.run.results import Recording
 
+FIRST = 3  # times the patience of others: for the first run on new ranks, which loads what they need
 LONGEST = 300  # characters of an error that are told
 
 
@@ -75,21 +76,30 @@ class Bench:
 
     @contextmanager
     def cluster(self, ranks: int | None = None) -> Iterator[LiveRunner]:
-        """Ranks of its own, one for each device unless said; ended afterwards."""
+        """Ranks of its own, one for each device unless said, which have loaded what they need; ended afterwards."""
         from kit.clusters.request import checked
         from kit.run.live import LiveRunner
 
         self._tell(Doing(f"the start of {self.ranks if ranks is None else ranks} ranks"))
         with LiveRunner(checked(self.ranks if ranks is None else ranks, self.device)) as cluster:
+            self.doing("the first run")
+            self.record(cluster, self.programs.about, patience=FIRST * self.patience)
             yield cluster
 
     def record(
-        self, cluster: LiveRunner, program: Callable[..., Any], *args: Any, ranks: int | None = None, **how: Any
+        self,
+        cluster: LiveRunner,
+        program: Callable[..., Any],
+        *args: Any,
+        ranks: int | None = None,
+        patience: float | None = None,
+        memory: bool = False,
     ) -> Recording:
         """The program at full speed, with the device as its first argument."""
         import kit
 
-        return kit.options(cluster=cluster, ranks=ranks, limit=self.patience, **how).record(program, self.device, *args)
+        options = kit.options(cluster=cluster, ranks=ranks, limit=patience or self.patience, memory=memory)
+        return options.record(program, self.device, *args)
 
     def step(self, cluster: LiveRunner, program: Callable[..., Any], *args: Any) -> list[Any]:
         """What the program returns, by rank, when it is stepped: collective by collective, then to its end."""

@@ -16,6 +16,7 @@ class Place:
 
     device: str  # 'cuda', 'xpu', 'cpu'
     ranks: int  # one for each device, unless fewer were asked for
+    pace: float = 1.0  # how much longer than usual things may take
 
     def __str__(self) -> str:
         return f"{counted(self.ranks, 'rank')} on {self.device}"

@@ -60,7 +60,9 @@ def run(wishes: Wishes, folder: Path, carry_out: CarryOut = carry_out) -> Iterat
             yield Outcome(step.number, step.title, "SKIP", 0.0, missing)
             continue
         limit = step.limit * share + spare
-        found = carry_out(step, place or Place(wishes.device, wishes.ranks or 1), limit, folder / str(step.number))
+        found = carry_out(
+            step, place or Place(wishes.device, wishes.ranks or 1, share), limit, folder / str(step.number)
+        )
         spare = max(0.0, limit - found.seconds)
         if step.number == 1:
             place = place_of(found, wishes)
@@ -70,11 +72,12 @@ def run(wishes: Wishes, folder: Path, carry_out: CarryOut = carry_out) -> Iterat
 def place_of(machine: Outcome, wishes: Wishes) -> Place | None:
     """What the first step found to run the others on; None where torch cannot be had, or has no device."""
     kind, devices = machine.facts.get("kind"), machine.facts.get("devices")
+    pace = wishes.minutes / MINUTES
     if kind == "cpu":
-        return Place(kind, wishes.ranks or CPU_RANKS)
+        return Place(kind, wishes.ranks or CPU_RANKS, pace)
     if not kind or not devices:
         return None
-    return Place(kind, min(devices, wishes.ranks or devices))
+    return Place(kind, min(devices, wishes.ranks or devices), pace)
 
 
 def seconds_at_most(steps: Sequence[Step], minutes: float) -> float:
