@@ -106,7 +106,9 @@ class Bench:
         session = cluster.step(program, self.device, *args)
         try:
             session.to_collective(timeout=self.patience)
-            session.finish(timeout=self.patience)
+            position = session.finish(timeout=self.patience)
+            if any(state.phase == "paused" for state in position):  # it came to the collective as it was to go on
+                session.finish(timeout=self.patience)
             return session.results
         except NotFinished as unfinished:
             said = what_went_wrong(session.state) or str(session.state)
