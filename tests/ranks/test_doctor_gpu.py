@@ -30,6 +30,7 @@ from kit.cli.gpu.steps.sharing import Sharing
 from kit.cli.gpu.steps.training import Scripts, Size, Training
 from kit.run.live import LiveRunner
 from tests.clusters import NEVER
+from tests.ranks.living import alive, until
 
 DOCTOR = [sys.executable, "-m", "kit.cli", "doctor", "--gpu"]
 
@@ -199,6 +200,17 @@ def test_a_step_whose_time_is_over_is_ended_with_all_it_started(tmp_path: Path) 
     found = process.carry_out(Forks(), Place("cpu", 1), 0.05, tmp_path / "2")
     assert (found.status, found.number) == ("FAIL", 2)
     assert found.sentence.startswith("it was ended after 0 s")
+
+
+def test_what_a_step_started_ends_with_it() -> None:
+    program = (
+        "import subprocess; child = subprocess.Popen(['sleep', '100']); print(child.pid, flush=True); child.wait()"
+    )
+    leader = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    assert leader.stdout is not None
+    child = int(leader.stdout.readline())
+    process._end(leader)
+    assert leader.returncode is not None and until(lambda: not alive([child]))
 
 
 def broken_torch(folder: Path, text: str) -> dict[str, str]:

@@ -6,11 +6,13 @@ What it says it appends to a file, line by line, so that all of it is there what
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,8 +48,8 @@ def carry_out(step: Step, place: Place, limit: float, folder: Path) -> Outcome:
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            process.kill()
-            process.wait()
+            if process.poll() is None:
+                _end(process)
     seconds = time.monotonic() - began
     stayed = _end_what_stayed(before)
     printed = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -117,6 +119,19 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and what it started, which is first asked to: the labs have notebooks to end."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + TO_GO
+        with suppress(ProcessLookupError):  # all of them have ended
+            os.killpg(process.pid, number)
+            while time.monotonic() < deadline:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(0.05)
+    process.wait()
 
 
 def _end_what_stayed(before: set[str]) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ def questions(ranks: int) -> Mapping[str, Question]:
         "this folder": host.working_folder,
         "batch job": lambda: host.job(ranks),
         "left-over ranks": leftovers.leftovers,
+        "shared memory": leftovers.shared_memory,
     }
 
 

@@ -20,7 +20,7 @@ from kit.clusters.errors import Lacking
 from kit.clusters.folder import RunFolder
 from kit.clusters.links import INTERFACE, gpu_topology
 from kit.clusters.request import LOOPBACK, RANK_BYTES
-from kit.clusters.system import Ask, ask, memory
+from kit.clusters.system import Ask, ask, memory, read
 from kit.clusters.system import tasks as task_limit
 from kit.trace.text import counted, size_text
 
@@ -71,13 +71,13 @@ def enough_memory(ranks: int, has: tuple[int, int] | None = None) -> Finding:
     return ok(found)
 
 
-def gpus(answer: Ask = ask) -> Finding:
-    """Which NVIDIA GPUs there are and which processes hold their memory."""
+def gpus(answer: Ask = ask, root: Path = Path("/")) -> Finding:
+    """Which GPUs there are; of NVIDIA's, which processes hold their memory. root: where dev and sys are looked for."""
     told = answer(
         ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total,memory.used", "--format=csv,noheader,nounits")
     )
     if told is None:
-        return note("nvidia-smi is not here or finds none: ranks compute on the CPU, over gloo")
+        return _others(root)
     cards = _cells(told)
     if not cards:
         return note("nvidia-smi lists no GPU: ranks compute on the CPU, over gloo")
@@ -91,6 +91,22 @@ def gpus(answer: Ask = ask) -> Finding:
         fix = f"End what uses GPU {', '.join(full)}, or leave it out with CUDA_VISIBLE_DEVICES."
         return warning(found, fix)
     return note(found) if busy else ok(found)
+
+
+def _others(root: Path) -> Finding:
+    """What nvidia-smi does not tell of: those whose driver does not answer, and AMD's, as the kernel lists them."""
+    mute = sorted(path.name for path in (root / "dev").glob("nvidia[0-9]*"))
+    if mute:
+        return warning(
+            f"GPU {', '.join(name.removeprefix('nvidia') for name in mute)}: there are files for them in /dev, and "
+            "nvidia-smi is not here or gets no answer: ranks compute on the CPU, over gloo",
+            "Run nvidia-smi and read what it says; in a container, start it with its GPUs (--gpus all, --nv).",
+        )
+    nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id")  # 0 for a CPU
+    amd = sum(read(node).strip() not in ("", "0") for node in nodes)
+    if amd:
+        return ok(f"GPU 0 to {amd - 1}, of AMD: torch's build for ROCm calls them cuda, and their nccl is RCCL")
+    return note("nvidia-smi is not here or finds none: ranks compute on the CPU, over gloo")
 
 
 def _share(used: str, total: str) -> float:

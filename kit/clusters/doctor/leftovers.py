@@ -18,6 +18,7 @@ from kit.clusters.folder import OWNER
 from kit.clusters.launcher import BOOT
 from kit.clusters.processes import Process
 from kit.clusters.system import own_processes
+from kit.trace.text import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,20 @@ def leftovers(members: Iterable[Member] | None = None) -> Finding:
     pids = " ".join(map(str, orphans))
     fix = f"End them: lockstep doctor --end-leftovers, or kill -9 {pids}"
     return warning(f"processes {pids} have lost their kernel; {running}", fix)
+
+
+def shared_memory(folder: Path = Path("/dev/shm"), living: bool | None = None) -> Finding:
+    """Segments of nccl's, which takes their names away as soon as both sides have them: what has one still is left of
+    processes that were killed before. living: whether a cluster of this user runs, which may be at that very moment.
+    """
+    busy = any(not member.orphan for member in all_members()) if living is None else living
+    found = sorted(path for path in folder.glob("nccl-*") if path.stat().st_uid == os.getuid())
+    if not found or busy:
+        return ok("a cluster of yours runs" if busy else f"nothing of nccl's was left in {folder}")
+    size = size_text(sum(path.stat().st_size for path in found))
+    names = " ".join(map(str, found[:3])) + (" ..." if len(found) > 3 else "")
+    fix = f"Where no other program of yours uses GPUs now: rm {folder}/nccl-*"
+    return warning(f"{names}: {size} that processes left behind which were killed", fix)
 
 
 def end(members: Iterable[Member] | None = None) -> tuple[int, ...]:

@@ -59,9 +59,10 @@ SITES = (
         ),
         limits=Known("8 cores and 8 GB of memory for each user", f"{_ALCF}/polaris/system-updates/"),  # 2024-04-22
         software=Known(
-            "module use /soft/modulefiles; module load conda; conda activate", f"{_ALCF}/polaris/system-updates/"
+            "module use /soft/modulefiles; module load conda; conda activate (torch 2.8, NCCL 2.28.3)",
+            f"{_ALCF}/polaris/system-updates/",
         ),
-        torch=("2.8", "cu"),  # conda/2025-09-25, the default since 2025-10-24: torch 2.8, NCCL 2.28.3
+        torch=("2.8", "cu"),  # conda/2025-09-25, the default since 2025-10-24
         proxy=_PROXY,
         plugin=Known(
             "its conda module sets NCCL_NET='AWS Libfabric', which one node does without: "

@@ -113,5 +113,5 @@ def backends(trial: Trial, has_gpus: bool = False) -> Finding:
         return problem(found, fix)
     if has_gpus and not trial.accelerators:
         fix = "Install the build of torch for this machine's GPU (pytorch.org/get-started), or stay on the CPU."
-        return warning(f"{found}; torch cannot use the GPU that nvidia-smi lists", fix)
+        return warning(f"{found}; torch cannot use the GPU that is here", fix)
     return ok(found)

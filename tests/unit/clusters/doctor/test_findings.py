@@ -140,7 +140,7 @@ def smi(used: str, apps: str = "") -> Ask:
 
 
 def test_gpus_and_who_else_uses_them() -> None:
-    assert host.gpus(lambda command: None).status == "note"
+    assert host.gpus(smi("3"), Path("/nowhere")).status == "ok"
     free = host.gpus(smi("3"))
     assert free.status == "ok" and "GPU 1: NVIDIA A100-SXM4-40GB, 3 of 40960 MB in use" in free.found
     little = host.gpus(smi("600", "GPU-aa, 4711, 590\n"))
@@ -148,6 +148,34 @@ def test_gpus_and_who_else_uses_them() -> None:
     busy = host.gpus(smi("30000", "GPU-aa, 4711, 29900\n"))
     assert busy.status == "warning" and "GPU 0" in busy.fix and "CUDA_VISIBLE_DEVICES" in busy.fix
     assert host.gpus(smi("[N/A]")).status == "ok"
+
+
+def test_gpus_that_nvidia_smi_does_not_tell_of(tmp_path: Path) -> None:
+    def silent(command: tuple[str, ...], seconds: float = 4.0) -> None:
+        return None
+
+    assert host.gpus(silent, tmp_path).status == "note"
+    for number, gpu in enumerate(("0", "0", "51234", "40213")):  # two processors, two GPUs
+        node = tmp_path / "sys/class/kfd/kfd/topology/nodes" / str(number)
+        node.mkdir(parents=True)
+        (node / "gpu_id").write_text(f"{gpu}\n")
+    amd = host.gpus(silent, tmp_path)
+    assert amd.status == "ok" and amd.found.startswith("GPU 0 to 1, of AMD: torch's build for ROCm")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia0").touch()
+    broken = host.gpus(silent, tmp_path)
+    assert broken.status == "warning" and broken.found.startswith("GPU 0: ") and "--gpus all" in broken.fix
+
+
+def test_what_nccl_left_in_shared_memory(tmp_path: Path) -> None:
+    (tmp_path / "somebody-elses").write_bytes(b"x")
+    assert leftovers.shared_memory(tmp_path, living=False).status == "ok"
+    for name in ("nccl-aB3xyz", "nccl-cD4xyz"):
+        (tmp_path / name).write_bytes(bytes(1_000_000))
+    found = leftovers.shared_memory(tmp_path, living=False)
+    assert found.status == "warning" and "nccl-aB3xyz" in found.found and "2 MB" in found.found
+    assert found.fix.endswith(f"rm {tmp_path}/nccl-*")
+    assert leftovers.shared_memory(tmp_path, living=True).status == "ok", "they may be on their way"
 
 
 def test_links_are_grouped_by_kind() -> None:
