@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
@@ -29,16 +29,35 @@ from kit.trace.facts import Pass
 Told = Callable[[str, Any], None]  # (what happened, the module or optimizer that it happened to, or None)
 
 
+class Clock(Protocol):
+    """Of the host, or of the device that the host runs ahead of."""
+
+    def now(self) -> Any: ...
+
+    def when(self, mark: Any) -> int:
+        """In ns of the host's clock, what `now` gave; of a device once it has come that far."""
+        ...
+
+
+class HostClock:
+    def now(self) -> int:
+        return time.monotonic_ns()
+
+    def when(self, mark: int) -> int:
+        return mark
+
+
 class Passes:
     """Watches one thread between `start` and `stop`. told: hears of every beginning and end, as it comes."""
 
-    def __init__(self, told: Told = lambda what, whom: None) -> None:
-        self.facts: list[Pass] = []
-        self.computed: list[tuple[int, int]] = []  # ns, of each backward pass: (all gradients were there, it was over)
+    def __init__(self, told: Told = lambda what, whom: None, clock: Clock | None = None) -> None:
+        self._clock = clock or HostClock()
+        self._seen: list[tuple[str, Any, Any]] = []  # name, beginning, end
+        self._computed: list[tuple[Any, Any]] = []
         self._told = told
         self._thread = threading.get_ident()
         self._depth = {"forward": 0, "step": 0}  # modules within modules, optimizers within optimizers
-        self._began: dict[str, int] = {}
+        self._began: dict[str, Any] = {}
         self._backward = -1
         self._hooks = ExitStack()
 
@@ -53,6 +72,15 @@ class Passes:
 
     def stop(self) -> None:
         self._hooks.close()
+
+    @property
+    def facts(self) -> tuple[Pass, ...]:
+        return tuple(Pass(name, self._clock.when(start), self._clock.when(end)) for name, start, end in self._seen)
+
+    @property
+    def computed(self) -> list[tuple[int, int]]:
+        """In ns, of each backward pass: when all gradients were there, and when it was over."""
+        return [(self._clock.when(computed), self._clock.when(over)) for computed, over in self._computed]
 
     def _here(self) -> bool:
         """In the forward pass or a step; what is computed anew in a backward pass is part of that."""
@@ -72,12 +100,12 @@ class Passes:
             return
         self._backward = backward_number()
         self._begin("backward", None)
-        at_end_of_backward(lambda: at_end_of_backward(partial(self._backward_ended, time.monotonic_ns())))
+        at_end_of_backward(lambda: at_end_of_backward(partial(self._backward_ended, self._clock.now())))
 
-    def _backward_ended(self, computed: int) -> None:
+    def _backward_ended(self, computed: Any) -> None:
         """Called after what others had put off to the end of the pass: there, a reducer waits for its buckets."""
         self._end("backward", None)
-        self.computed.append((computed, self.facts[-1].end))
+        self._computed.append((computed, self._seen[-1][2]))
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if self._here():
@@ -100,16 +128,15 @@ class Passes:
         return self._depth[name] == 0
 
     def _begin(self, name: str, whom: Any) -> None:
-        self._began[name] = time.monotonic_ns()
+        self._began[name] = self._clock.now()
         self._told(f"{name} begins", whom)
 
     def _end(self, name: str, whom: Any) -> None:
-        start, end = self._began[name], time.monotonic_ns()
-        before = self.facts[-1] if self.facts else None
-        if before is not None and before.name == name == "forward":  # modules called one after the other
-            self.facts[-1] = Pass(name, before.start, end)
+        start, end = self._began[name], self._clock.now()
+        if self._seen and self._seen[-1][0] == name == "forward":  # modules called one after the other
+            self._seen[-1] = (name, self._seen[-1][1], end)
         else:
-            self.facts.append(Pass(name, start, end))
+            self._seen.append((name, start, end))
         self._told(f"{name} ends", whom)
 
 

@@ -58,7 +58,11 @@ class RecordRun(Run):
         if self.clock is not None:
             self._device_ends(self.clock)
         self.note_promises()
+        self.settle()
         self.send(self.operations())
+
+    def settle(self) -> None:
+        """Hook: the ends of all operations are known."""
 
     def operations(self) -> Operations:
         """All that is told of the run's operations when it has ended."""
@@ -324,6 +328,9 @@ class DeviceClock:
             work.let_go()
             self._under_way.remove((entry, work))
         return None
+
+    def now(self) -> Moment:
+        return self._accelerator.moment(timed=True)
 
     def when(self, moment: Moment) -> int:
         """In ns of the host's clock, for a moment that is over."""

@@ -274,3 +274,33 @@ def test_stepping_does_it_and_says_that_nccl_would_not(
     session.finish()
     said = "".join(text for stop in session.trace.ranks[0].stops for text in map(str, stop.output))
     assert "nccl" in said
+
+
+def overlaps(x: torch.Tensor) -> float:
+    """One sum under way while something else is asked of the same stream."""
+    work = dist.all_reduce(x, async_op=True)
+    assert work is not None
+    issued = work.is_completed()
+    work.wait()
+    return float(x[0]) + 10 * issued
+
+
+def test_a_slow_link_holds_the_host_no_longer_than_the_message_and_its_end_is_real(ranks: LiveRunner) -> None:
+    latency = 0.02
+    with ranks.link(latency, 1e9):
+        recording = ranks.record(overlaps, torch.ones(2))
+    assert recording.results == [3.0, 3.0, 3.0]
+    for rank in recording.trace.ranks:
+        (operation,) = rank.operations
+        assert operation.ended is not None and operation.ended - operation.issued >= latency * 1e9
+
+
+def test_passes_of_a_training_step_on_slow_links_are_times_of_the_device(ranks: LiveRunner) -> None:
+    with ranks.link(0.005, 1e9):
+        trace = ranks.record(trained).trace
+    for rank in trace.ranks:
+        assert [one.name for one in rank.passes] == ["forward", "backward", "step"] * 3
+        buckets = [op for op in rank.operations if op.name == "all_reduce"]
+        backward = [one for one in rank.passes if one.name == "backward"]
+        for bucket, one in zip(buckets, backward, strict=True):
+            assert bucket.ended is not None and one.start <= bucket.issued and bucket.ended <= one.end + 1_000_000

@@ -34,7 +34,7 @@ class TimedRun(RecordRun):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._passes = Passes()
+        self._passes = Passes(clock=self.clock)
         self._futures: list[Entry] = []  # operations that were handed out as futures, in order of issue
 
     def start(self) -> None:
@@ -43,12 +43,14 @@ class TimedRun(RecordRun):
 
     def end(self) -> None:
         self._passes.stop()
+        super().end()
+
+    def settle(self) -> None:
         for entry in self.ledger.entries:
             if entry.ended is not None and entry.waits and entry.waits[-1][1] - entry.waits[-1][0] > STOOD:
                 entry.ended = max(entry.ended, entry.waits[-1][1])
         for computed, over in self._passes.computed:
             self._stood_in_futures(computed, over)
-        super().end()
 
     def held_back(self, entry: Entry, group: ObservedGroup, call: OperationCall, launch: Launch) -> Launch:
         over_links = super().held_back(entry, group, call, launch)
@@ -66,7 +68,7 @@ class TimedRun(RecordRun):
         self._futures.append(entry)
 
     def operations(self) -> Operations:
-        return replace(super().operations(), passes=tuple(self._passes.facts))
+        return replace(super().operations(), passes=self._passes.facts)
 
     def _over(self, entry: Entry, work: DeferredWork) -> None:
         """Called by the thread that completes the operation: on time, or when the rank's own comes to wait for it."""

@@ -268,7 +268,7 @@ class AccountedRun(RecordRun):
         super().__init__(order, *arguments)
         assert order.task.account is not None
         self._accounting = Accounting(self.accelerator, order.task.account, self._scopes)
-        self._passes = Passes(self._accounting.told)
+        self._passes = Passes(self._accounting.told, self.clock)
         self._open = ExitStack()
 
     def _scopes(self, frame: FrameType | None) -> list[FrameType]:
@@ -299,7 +299,7 @@ class AccountedRun(RecordRun):
         return super().perform(group, call, launch)
 
     def operations(self) -> Operations:
-        account, passes = self._accounting.facts(), tuple(self._passes.facts)
+        account, passes = self._accounting.facts(), self._passes.facts
         return replace(super().operations(), account=account, passes=passes)
 
 
