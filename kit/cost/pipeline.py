@@ -115,11 +115,14 @@ class Simulated:
         """
         changes = [(box.began, 1) for box in self.boxes(rank) if box.action.kind == FORWARD]
         changes += [(box.ended, -1) for box in self.boxes(rank) if box.action.kind in FREES]
-        count, steps = 0, [(0.0, 0)]
-        for when, change in sorted(changes):  # what is freed at a moment is so before more is taken
+        count, steps = 0, {0.0: 0}
+        for when, change in sorted(changes):
             count += change
-            steps.append((when, count))
-        return tuple(steps)
+            steps[when] = count
+        return tuple(steps.items())
+
+    def most_held(self, rank: int) -> int:
+        return max(count for _, count in self.held(rank))
 
 
 def simulated(schedule: Schedule, times: Times | None = None) -> Simulated:

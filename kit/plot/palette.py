@@ -47,6 +47,14 @@ class Paint:
         return self.dark if dark else self.light
 
 
+# What a pipeline computes. The two parts of a backward pass: the gradient of the input, and those of the weights.
+PASSES = {
+    "forward": Paint("#22577a", "#4a90bf"),
+    "backward": Paint("#F2A65A", "#F2A65A"),
+    "weights": Paint("#B9A2E0", "#B9A2E0"),
+}
+
+
 def rank_color(rank: int) -> str:
     """The fill of a rank's chip, pips and arrows, as '#rrggbb'."""
     return RANKS[rank % len(RANKS)]
@@ -106,6 +114,9 @@ ROLES = {
     "wait": replace(THEMED["muted"], outline=True),  # nothing is being done
     "on compute": Paint(text_on(COMPUTE), text_on(COMPUTE)),
     **{kind: Paint(color, color) for kind, color in MEMORY.items()},
+    **PASSES,
+    **{f"on {kind}": Paint(text_on(paint.light), text_on(paint.dark)) for kind, paint in PASSES.items()},
+    "idle": Paint("#e4e8ec", "#262c33"),
     "all_reduce": Paint(COMMUNICATE, COMMUNICATE, alpha=0.85),
     "reduce_scatter": Paint(COMMUNICATE, COMMUNICATE, alpha=0.65),
     "all_gather": Paint(COMMUNICATE, COMMUNICATE, alpha=0.4),

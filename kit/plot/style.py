@@ -53,7 +53,7 @@ def _theme(dark: bool, given: Mapping[str, str] = MappingProxyType({})) -> str:
 
 
 def _variable(role: str) -> str:
-    return f"--ls-{_SHORT.get(role, role)}"
+    return f"--ls-{_SHORT.get(role, role).replace(' ', '-')}"
 
 
 def _follows_theme(paint: Paint) -> bool:

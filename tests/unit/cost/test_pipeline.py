@@ -61,7 +61,7 @@ def test_what_runs_together_begins_together_and_counts_once() -> None:
 
 def test_activations_are_held_until_their_weights_are_done() -> None:
     run = simulated(read("0F0,0F1,0I0,0I1,0W0,0W1"))
-    assert run.held(0) == ((0, 0), (0, 1), (1, 2), (5, 1), (6, 0))
+    assert run.held(0) == ((0.0, 1), (1.0, 2), (5.0, 1), (6.0, 0))
 
 
 def test_with_slow_links_another_schedule_is_the_fastest() -> None:

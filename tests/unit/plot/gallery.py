@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from kit.cost.pipeline import Times, simulated
+from kit.plan.families import schedule
 from kit.plot.bandwidth import bandwidth_figure
 from kit.plot.figure import Figure
 from kit.plot.memory import memory_figure
+from kit.plot.pipeline import pipeline_figure
 from kit.plot.timeline import timeline_figure
 from kit.plot.traffic import traffic_figure
 from kit.topics.data_parallel.figures import loss_figure, overlap_figure, scaling_figure
@@ -20,6 +23,14 @@ FIGURES: dict[str, Figure] = {
     "traffic": traffic_figure(example.via_root()),
     "memory": memory_figure(test_memory.two(), test_memory.FORMULAS),
     "bandwidth": bandwidth_figure(test_bandwidth.sweep(), link=test_bandwidth.LINK),
+    "pipeline": pipeline_figure(
+        {
+            "ideal": simulated(schedule("1F1B", 4, 8)),
+            "with a slow stage": simulated(schedule("1F1B", 4, 8), Times(stages={2: 1.4}, latency=0.1)),
+        },
+        "units",
+    ),
+    "pipeline both ways": pipeline_figure({"ideal": simulated(schedule("DualPipe", 4, 8), Times(together=2.6))}),
     "overlap": overlap_figure(test_overlap_figure.settings()),
     "scaling": scaling_figure(test_scaling_figure.WEAK, test_scaling_figure.PREDICTED),
     "losses": loss_figure({"1 rank": test_loss_figure.ALONE, "4 ranks": test_loss_figure.TOGETHER}),

@@ -10,6 +10,7 @@ from kit.plot.palette import (
     MEMORY,
     OF_A_WORD,
     PAPER,
+    PASSES,
     RANKS,
     UNKNOWN,
     contrast,
@@ -65,9 +66,10 @@ def test_the_grey_for_unknown_themes_reads_on_both() -> None:
 def test_kinds_of_memory_keep_apart_from_each_other_and_from_ranks() -> None:
     assert MEMORY["communication buffers"] == COMMUNICATE, "communication has one colour"
     own = [color for kind, color in MEMORY.items() if kind not in ("communication buffers", "allocator")]
+    passes = {paint.on(dark) for paint in PASSES.values() for dark in (False, True)}
     for one, other in [
-        *combinations([*own, EXPOSED], 2),
-        *((a, b) for a in own for b in (*RANKS, COMPUTE, COMMUNICATE)),
+        *combinations([*own, EXPOSED, *passes], 2),
+        *((a, b) for a in (*own, *passes) for b in (*RANKS, COMPUTE, COMMUNICATE)),
     ]:
         channels = [abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
         assert sum(channels) > 80, f"{one} and {other} are hard to tell apart"
