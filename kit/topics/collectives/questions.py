@@ -79,8 +79,7 @@ ANSWERS = {
             "ring": f"{behind:.0f} % behind: it pays α 126 times, the winner 12 times. Where α is small they are close,"
             " and a ring needs good links between neighbours only.",
             "halving and doubling": "The ring pays α more often, but its bytes are as few.",
-            "tree": "With 100 MB only bytes count: the tree sends them all in each of 12 rounds, the ring not quite"
-            " twice in all.",
+            "tree": "The tree sends all 100 MB in each of 12 rounds, the winner not quite twice in all.",
         }
     ),
     "fastest-on-1024": Answer(
