@@ -26,9 +26,15 @@ def where_its_threads_stand() -> dict[str, int]:
     """While a future's callback runs, in whichever thread that is."""
     from tests.manners.cuda import standing
 
-    x, seen = torch.ones(2), {}
-    dist.all_reduce(x)
-    dist.all_reduce(x, async_op=True).get_future().then(lambda _: seen.update(standing())).wait()
+    x, seen, other = torch.ones(2), {}, 1 - dist.get_rank()
+    message = dist.irecv(torch.empty(2), other)
+    assert message is not None
+    called = message.get_future().then(lambda _: seen.update(standing()))
+    dist.barrier()  # nobody's message comes before both have said what is to be done then
+    sent = dist.isend(x, other)
+    called.wait()
+    assert sent is not None
+    sent.wait()
     return seen
 
 
