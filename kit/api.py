@@ -39,7 +39,7 @@ def cluster(
     """Starts a cluster of `ranks` ranks (4 unless said), or joins the one this kernel has.
 
     device: 'auto' (a GPU for each rank where there are enough, else the CPU), 'cpu', 'cuda', 'xpu'.
-    backend: 'auto' (nccl with one GPU per rank, else gloo), 'gloo', 'nccl', 'xccl'.
+    backend: 'auto' (nccl with one GPU of NVIDIA's or AMD's per rank, else gloo), 'gloo', 'nccl'.
     port: MASTER_PORT of the ranks, for code that wants one; a free one unless said.
     folder: where the private run folder is made. engines: how the ranks are started, 'local'.
     idle_minutes: the cluster stops itself after so long without a run; the next use starts it again. None: never.

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from kit.clusters.request import Request
 from kit.trace.text import counted
 
-NATIVE = {"cuda": "nccl", "xpu": "xccl"}
+KINDS = ("cuda", "xpu")
+NATIVE = {"cuda": "nccl"}  # the backend of a kind of accelerators that ranks have one of each
+NODES = ("/dev/nvidia0", "/dev/kfd")  # a driver's, where there is a GPU of NVIDIA's or AMD's
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,9 @@ def plan(request: Request, found: Sequence[Accelerator], build: str) -> Plan:
         _refuse(request, "cpu", found, build)
         return Plan("gloo", ("cpu",) * request.ranks, notes)
     mine = [accelerator for accelerator in found if accelerator.kind == device]
-    native = NATIVE[device]
     backend = request.backend
     if backend == "auto":
-        backend = native if request.ranks <= len(mine) else "gloo"
+        backend = NATIVE.get(device, "gloo") if request.ranks <= len(mine) else "gloo"
     if backend != "gloo":
         _refuse(request, device, mine, build)
     if backend == "gloo":
@@ -61,11 +62,11 @@ def plan(request: Request, found: Sequence[Accelerator], build: str) -> Plan:
 
 
 def _device(request: Request, found: Sequence[Accelerator], build: str) -> tuple[str, tuple[str, ...]]:
-    kinds = [kind for kind in NATIVE if any(accelerator.kind == kind for accelerator in found)]
+    kinds = [kind for kind in KINDS if any(accelerator.kind == kind for accelerator in found)]
     if request.device == "cpu":
         return "cpu", ()
     if request.device == "auto":
-        wanted = next((kind for kind in kinds if request.backend in ("auto", "gloo", NATIVE[kind])), None)
+        wanted = next((kind for kind in kinds if request.backend in ("auto", "gloo", NATIVE.get(kind))), None)
         if wanted is None:
             return "cpu", ()
         count = sum(accelerator.kind == wanted for accelerator in found)
@@ -88,15 +89,18 @@ def _refuse(request: Request, device: str, mine: Sequence[Accelerator], build: s
     """Raises the ValueError for a backend that cannot serve the device or the number of ranks."""
     if request.backend in ("auto", "gloo"):
         return
+    if request.backend == "xccl":
+        raise ValueError(
+            "backend='xccl' cannot be had: ranks on Intel's GPUs communicate by gloo, through the CPU's memory. Write "
+            "backend='auto', with device='xpu' or 'cpu'"
+        )
     if device == "cpu":
         raise ValueError(
             f"backend={request.backend!r} moves data between accelerators and {build} "
             f"{'found none' if not mine else 'was told to use the CPU'}: write backend='auto' or backend='gloo'"
         )
-    if request.backend != NATIVE[device]:
-        raise ValueError(
-            f"backend={request.backend!r} does not serve {device}: write backend={NATIVE[device]!r} or 'auto'"
-        )
+    if request.backend != NATIVE.get(device):
+        raise ValueError(f"backend={request.backend!r} does not serve {device}: write backend='auto'")
     if request.ranks > len(mine):
         gpus = counted(len(mine), "GPU")
         raise ValueError(
@@ -133,11 +137,28 @@ def survey() -> tuple[Accelerator, ...]:
     return found
 
 
+def unseen(found: Sequence[Accelerator], nodes: Sequence[str] = NODES) -> tuple[str, ...]:
+    """A note where this machine has a GPU and torch cannot use it, which torch itself does not say."""
+    import torch
+
+    there = [node for node in nodes if os.path.exists(node)]
+    hidden = "" in (os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("HIP_VISIBLE_DEVICES"))
+    if found or not there or hidden:
+        return ()
+    if torch.version.cuda or torch.version.hip:
+        why = "its driver does not answer, or is older than this torch needs"
+    else:
+        why = f"torch {torch.__version__} is built for the CPU alone"
+    return (
+        f"this machine has a GPU ({there[0]}), and the ranks compute on the CPU: {why}; `lockstep doctor` says more",
+    )
+
+
 def _look() -> tuple[Accelerator, ...]:
     import torch
 
     found = []
-    for kind in NATIVE:
+    for kind in KINDS:
         module = getattr(torch, kind)
         for index in range(module.device_count() if module.is_available() else 0):
             facts = module.get_device_properties(index)

@@ -77,7 +77,7 @@ class Lifecycle:
 
     @property
     def backend(self) -> str:
-        """'gloo', 'nccl' or 'xccl'."""
+        """'gloo' or 'nccl'."""
         return self.found.backend
 
     @property

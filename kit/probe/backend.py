@@ -22,7 +22,7 @@ from kit.probe.operations import READERS, OperationCall
 from kit.probe.torch_private import not_compiled
 
 NAME = "lockstep"
-CONFIG = f"cpu:{NAME},cuda:{NAME}"
+CONFIG = f"cpu:{NAME},cuda:{NAME},xpu:{NAME}"
 
 Launch = Callable[..., dist.Work]  # of a receive from any source it may be told the source that was met
 
@@ -233,7 +233,7 @@ def register(watch: Callable[[], Watch], real_group: Callable[[Any], dist.Proces
             group.connect()
         return group
 
-    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda", "xpu"])
 
 
 def connected_group(options: Any, nccl: bool) -> dist.ProcessGroup:

@@ -24,7 +24,7 @@ from kit.probe.peers import only_ours
 from kit.probe.staged import StagedGroup
 
 PATIENCE = timedelta(days=7)  # ranks may stand still for as long as a person thinks; the coordinator finds hangs
-_SEEN = ("gloo", "nccl", "undefined", "cpu:gloo,cuda:nccl")
+_SEEN = ("gloo", "nccl", "xccl", "undefined", "cpu:gloo,cuda:nccl", "cpu:gloo,xpu:xccl")
 
 
 class World:
@@ -104,10 +104,13 @@ class World:
                 f"{self.rank} of {self.size}: take them from the environment (RANK, WORLD_SIZE), "
                 "or pass rank with kit.per_rank"
             )
-        if backend is not None and "nccl" in str(backend).lower() and self.backend != "nccl":
+        wanted = str(backend or "").lower()
+        if "nccl" in wanted and self.backend != "nccl":
             raise ValueError(
                 "nccl needs a GPU for each rank, and these ranks share or have none: use 'gloo', or no backend at all"
             )
+        if "xccl" in wanted:
+            raise ValueError("ranks communicate by gloo on Intel's GPUs too: use 'gloo', or no backend at all")
         self.leave()
         placing.leave()
         self._count += 1

@@ -138,7 +138,7 @@ class Runner(ABC):
     @property
     @abstractmethod
     def backend(self) -> str:
-        """'gloo', 'nccl' or 'xccl'."""
+        """'gloo' or 'nccl'."""
 
     @property
     @abstractmethod

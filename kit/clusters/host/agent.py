@@ -50,7 +50,7 @@ def _prepare(told: dict[str, Any], kernel: Mailbox[ToHost, ToKernel], kernel_pid
     preload()
     import torch
 
-    from kit.clusters.devices import plan, survey
+    from kit.clusters.devices import plan, survey, unseen
     from kit.clusters.host.loop import Loop
     from kit.clusters.host.rank_pool import RankPool
     from kit.clusters.request import Request, Settings
@@ -64,7 +64,7 @@ def _prepare(told: dict[str, Any], kernel: Mailbox[ToHost, ToKernel], kernel_pid
         Found(
             backend=chosen.backend,
             devices=chosen.devices,
-            notes=chosen.notes,
+            notes=chosen.notes if request.device == "cpu" else (*chosen.notes, *unseen(found)),
             accelerators=tuple((one.device, one.name, one.memory) for one in found),
             build=build,
             imported_in=time.monotonic() - began,

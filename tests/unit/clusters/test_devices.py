@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from kit.clusters.devices import Accelerator, plan, survey
+import pytest
+import torch
+
+from kit.clusters.devices import Accelerator, plan, survey, unseen
 from kit.clusters.links import Link, links, parse_topology, renumber
 from kit.clusters.request import Request
 
@@ -24,8 +27,24 @@ def test_a_gpu_for_each_rank_uses_its_own_backend() -> None:
     chosen = plan(Request(2), gpus(4), BUILD)
     assert (chosen.backend, chosen.devices, chosen.notes) == ("nccl", ("cuda:0", "cuda:1"), ())
     assert plan(Request(2, backend="nccl"), gpus(2), BUILD).devices == ("cuda:0", "cuda:1")
-    assert plan(Request(2), gpus(2, "xpu"), BUILD).backend == "xccl"
     assert plan(Request(2, device="cuda", backend="gloo"), gpus(2), BUILD).backend == "gloo"
+
+
+def test_gpus_of_intel_compute_and_gloo_moves_their_data() -> None:
+    chosen = plan(Request(2), gpus(2, "xpu"), BUILD)
+    assert (chosen.backend, chosen.devices) == ("gloo", ("xpu:0", "xpu:1"))
+    assert "gloo moves their data through the CPU's memory" in chosen.notes[0]
+
+
+def test_a_gpu_that_torch_cannot_use_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node := tmp_path / "nvidia0").touch()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert "built for the CPU alone" in unseen((), [str(node)])[0]
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "its driver does not answer" in unseen((), [str(node)])[0]
+    assert unseen(gpus(1), [str(node)]) == unseen((), [str(tmp_path / "none")]) == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert unseen((), [str(node)]) == (), "whoever hides it knows"
 
 
 def test_the_cpu_can_be_asked_for_where_there_are_gpus() -> None:
@@ -53,7 +72,7 @@ def test_ranks_share_gpus_when_told_to() -> None:
         (Request(4, device="cuda", backend="nccl"), gpus(1), "4 ranks have 1 GPU: write ranks=1"),
         (Request(2, backend="nccl"), (), "torch 2.13.0 found none: write backend='auto'"),
         (Request(2, device="cpu", backend="nccl"), gpus(2), "told to use the CPU"),
-        (Request(2, device="cuda", backend="xccl"), gpus(2), "does not serve cuda: write backend='nccl'"),
+        (Request(2, device="cuda", backend="xccl"), gpus(2), "by gloo, through the CPU's memory. Write backend='auto'"),
     ],
 )
 def test_what_cannot_be_had_is_refused(request_: Request, found: tuple[Accelerator, ...], remedy: str) -> None:
