@@ -135,6 +135,7 @@ class Run(ABC):
         about_to: str | None = None,
         error: Failure | None = None,
         result: Parcel | None = None,
+        obeyed: int = 0,
     ) -> None:
         """Posts where the rank stands, what it holds and what it did since it was last released."""
         now = time.monotonic_ns()
@@ -152,7 +153,7 @@ class Run(ABC):
             truncated=self.capture.spent,
         )
         self._stops += 1
-        self.send(AtStop(self.id, self.rank, phase, stop, facts, (self.released, now), error, result))
+        self.send(AtStop(self.id, self.rank, phase, stop, facts, (self.released, now), error, result, obeyed))
 
     def _failure(self, error: BaseException) -> Failure:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_PROBE)]

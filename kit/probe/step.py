@@ -40,6 +40,7 @@ class StepRun(PostingRun["SteppedWork"]):
         self._turn = threading.Condition()
         self._motion = Motion("step")
         self._go = True
+        self._obeyed = 0  # orders to go
         self._failed: BaseException | None = None  # to be raised in the learner's thread
         self._stack: tuple[FrameType, ...] = ()
         self._launches: queue.SimpleQueue[SteppedWork | None] = queue.SimpleQueue()
@@ -96,8 +97,8 @@ class StepRun(PostingRun["SteppedWork"]):
         self.leave_if_told()
         self._stack = tuple(self.code.stack(frame))
         with self._turn:
-            self._go = False
-        self.report_stop("paused", self.capture.frames(frame), about_to)
+            self._go, obeyed = False, self._obeyed
+        self.report_stop("paused", self.capture.frames(frame), about_to, obeyed=obeyed)
         with self._turn:
             while not self._go and self.aborted is None:
                 self._turn.wait()
@@ -123,6 +124,7 @@ class StepRun(PostingRun["SteppedWork"]):
         with self._turn:
             self._motion = Motion(order.how, order.line, order.file, self._stack)
             self._go = True
+            self._obeyed += 1
             self._turn.notify_all()
 
     def launch(self, order: LaunchOrder) -> None:

@@ -222,6 +222,7 @@ class AtStop:
     active: tuple[int, int]  # (from, to): since it was last let go
     error: Failure | None = None
     result: Parcel | None = None
+    obeyed: int = 0  # how often it had been told to go by then: one that is on its way moves it on at once
 
 
 @dataclass(frozen=True)

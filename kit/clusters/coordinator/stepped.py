@@ -9,6 +9,7 @@ from kit.clusters.coordinator.matching import Match, PendingOperations
 from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
 from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
+    AtStop,
     Changed,
     Go,
     How,
@@ -48,6 +49,7 @@ class SteppedRun(CoordinatedRun):
         self._waits: dict[int, Operation] = {}  # by rank: what it waits in, or waited in last
         self._motion: Motion | None = Motion(order.motion, now + order.patience)
         self._given_up: set[str] = set()  # matches for which a rank has waited as long as it would
+        self._told = [0] * len(ranks)  # how often each was told to go
         self._late = False  # a motion's time ran out while ranks were running
 
     @property
@@ -64,6 +66,9 @@ class SteppedRun(CoordinatedRun):
                 self._wait(message)
             case Operated():
                 self._operated(message, now)
+            case AtStop(phase="paused") if message.obeyed < self._told[message.rank]:
+                super().hear(message, now)
+                self._ranks[message.rank].enter("running", now)  # it came to a stop as it was told to go on
             case _:
                 super().hear(message, now)
         self._settle(now)
@@ -92,6 +97,7 @@ class SteppedRun(CoordinatedRun):
             elif status.phase == "waiting" and order.how not in REPLACES_WHILE_WAITING:
                 continue
             if status.phase in ("running", "waiting"):
+                self._told[rank] += 1
                 self._out.to_rank(rank, Go(order.run, order.how, order.line, order.file))
         self._motion = Motion(order.motion, now + order.patience)
 

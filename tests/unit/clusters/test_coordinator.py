@@ -82,6 +82,7 @@ class Game:
         self.sight = Seen()
         self.coordinator = coordinator or Coordinator(3, self.sight)
         self.stops = [0, 0, 0]
+        self.told = [0, 0, 0]  # to go, by rank
         self.to_kernel: list[Any] = []
         self.to_ranks: list[tuple[int, Any]] = []
         self.tell(Run(task(), (b"",) * 3, patience=FOREVER))
@@ -97,11 +98,13 @@ class Game:
                     self.to_kernel.append(message)
                 case ForRank(rank, order):
                     self.to_ranks.append((rank, order))
+                    self.told[rank] += isinstance(order, Go)
 
-    def stop(self, rank: int, line: int = 3, phase: Phase = "paused") -> None:
+    def stop(self, rank: int, line: int = 3, phase: Phase = "paused", missed: int = 0) -> None:
+        """missed: orders to go that were on their way as it came to a stop."""
         stop = Stop(rank, self.stops[rank], 7, (Frame(at(line), (), ()),), Memory(0, 0, ""))
         self.stops[rank] += 1
-        self.tell(AtStop(1, rank, phase, stop, {}, (0, 7)))
+        self.tell(AtStop(1, rank, phase, stop, {}, (0, 7), obeyed=self.told[rank] - missed))
 
     def move(self, *ranks: int, how: How = "step") -> None:
         self.tell(Move(1, 1, ranks, how, FOREVER))
@@ -140,6 +143,22 @@ def test_a_motion_is_over_when_the_last_rank_pauses(game: Game) -> None:
     game.stop(2)
     settled = game.settled()
     assert [s.phase for s in settled.states] == ["paused"] * 3
+
+
+def test_a_rank_that_came_to_a_stop_as_it_was_told_to_go_on_has_not_come_to_rest(game: Game) -> None:
+    game.move(0, 1, 2)
+    for rank in (0, 1):
+        game.stop(rank)
+    game.take(game.coordinator.tick(2 * FOREVER))
+    assert game.settled().states[2].phase == "running", "the motion's time was over before rank 2 came to a stop"
+    game.to_kernel.clear()
+    game.move(0, 1, 2, how="finish")
+    game.stop(2, missed=1)
+    for rank in (0, 1):
+        game.stop(rank, phase="finished")
+    assert not game.is_settled()
+    game.stop(2, phase="finished")
+    assert [state.phase for state in game.settled().states] == ["finished"] * 3
 
 
 def test_an_operation_is_launched_on_all_once_the_last_has_posted(game: Game) -> None:
