@@ -103,7 +103,7 @@ class _Judge:
                 except Trouble as trouble:
                     words = f"{self._where(case)}: {self._told(str(trouble), case, trouble.trace)}"
                     return self._failed("values", words, case, trouble.trace)
-                wrong = values.judge(self.exercise, run)
+                wrong = reading.race(self.function) or values.judge(self.exercise, run)
                 if wrong:
                     words = f"{self._where(case)}: {self._with_remark(wrong)}"
                     return self._failed("values", words, case, run.trace)

@@ -100,6 +100,58 @@ def first_step_only(run: Run, expected: Sequence[Any]) -> str | None:
     )
 
 
+def partly_divided(run: Run, expected: Sequence[Any]) -> str | None:
+    """The sum was divided for some parameters only: a division that stands behind the loop is done once."""
+    n = run.case.world
+    whole, right = [], []
+    for got, wanted in zip(run.results, expected, strict=True):
+        if not is_tensor(got) or got.shape != wanted.shape:
+            return None
+        for (name, mine), (_, mean) in zip(_pieces(run.case, got), _pieces(run.case, wanted), strict=True):
+            if same(mine, mean):
+                right.append(name)
+            elif same(mine, mean * n):
+                whole.append(name)
+            else:
+                return None
+    if not whole or not right:
+        return None
+    return (
+        f"the gradients of {_names(whole)} are {n} times too large, and only those of {_names(right)} were divided:"
+        " every gradient is divided, inside the loop"
+    )
+
+
+def lacking_one(run: Run, expected: Sequence[Any]) -> str | None:
+    """What became of the gradient that one rank does not have. Needs `facts['lacking']` and cases made with it."""
+    n, lacking = run.case.world, run.case.facts["lacking"]
+    pairs = list(zip(run.results, expected, strict=True))
+    if lacking is None or not all(is_tensor(got) and got.shape == right.shape for got, right in pairs):
+        return None
+    wrong = {
+        (rank, name)
+        for rank, (got, right) in enumerate(pairs)
+        for (name, mine), (_, mean) in zip(_pieces(run.case, got), _pieces(run.case, right), strict=True)
+        if not same(mine, mean)
+    }
+    if len({name for _, name in wrong}) != 1:
+        return None
+    name = next(name for _, name in wrong)
+    of = {rank: dict(_pieces(run.case, got))[name] for rank, (got, _) in enumerate(pairs)}
+    mean = dict(_pieces(run.case, expected[0]))[name]
+    if {rank for rank, _ in wrong} == {lacking} and not bool(of[lacking].any()):
+        return (
+            f"rank {lacking}, whose own gradient of {name} is None, still has none: what it adds as zeros comes back as"
+            " the sum, and belongs into p.grad there too"
+        )
+    if all(same(mine, mean * n / (n - 1)) for mine in of.values()):
+        return (
+            f"every rank's gradient of {name}, which rank {lacking} does not have, is the sum divided by {n - 1}: zeros"
+            f" count as a gradient too, so divide by the number of ranks, {n}"
+        )
+    return None
+
+
 def tail_dropped(run: Run, expected: Sequence[Any]) -> str | None:
     """The bucket of the first parameter, the last one to be filled, was not sent."""
     ranks, parts = _own(run, expected)
@@ -117,6 +169,12 @@ def still_own(run: Run, expected: Sequence[Any]) -> str | None:
     if not ranks:
         return None
     names = [run.case.facts["parts"][i][0] for i in parts]
+    if not any(collectives(part) for part in run.trace.ranks):
+        hooked = ": a hook that is never called, or waits for one that has none, sends nothing"
+        return (
+            f"{named(ranks)} still {_has(ranks)} only own gradients: no rank called all_reduce"
+            f"{hooked if 'each' in run.case.facts else ''}"
+        )
     if len(names) == len(run.case.facts["parts"]):
         return (
             f"{named(ranks)} still {_has(ranks)} only own gradients: what is averaged before backward has filled"
@@ -221,9 +279,9 @@ def forgotten(run: Run, expected: Sequence[Any]) -> str | None:
     if not ranks:
         return None
     kept = [run.case.facts["parts"][i][0] for i in parts]
-    which = {"mask": "a buffer", "scale": "frozen"}.get(kept[0], "a parameter")
+    which = {("mask",): ", a buffer", ("scale",): ", which is frozen"}.get(tuple(kept), "")
     return (
-        f"rank {ranks[0]} still has its own {_names(kept)}, {which}: whatever forward reads must be the same"
+        f"rank {ranks[0]} still has its own {_names(kept)}{which}: whatever forward reads must be the same"
         " everywhere, trained or not"
     )
 

@@ -14,10 +14,12 @@ from kit.topics.data_parallel.diagnoses import (
     earlier_left_out,
     first_step_only,
     forgotten,
+    lacking_one,
     miscounted,
     mixed_up,
     overlapped,
     part_differs,
+    partly_divided,
     returns_nothing,
     state_changed,
     still_own,
@@ -72,7 +74,16 @@ EQUAL_START = Exercise(
             "Every rank calls dist.broadcast, for the same tensors in the same order, and all name the same source.",
         ),
     ),
-    errors=((r"'NoneType'", "dist.broadcast fills its tensor in place, and returns None."),),
+    errors=(
+        (r"'NoneType'", "dist.broadcast fills its tensor in place, and returns None."),
+        (r"parameter `tensor`", "dist.broadcast takes one tensor at a time, and behind it the rank that sends."),
+        (r"shapes must be equal", "Every rank calls dist.broadcast for the same tensors in the same order."),
+        (
+            r"'generator'",
+            "model.parameters() and model.buffers() are generators: `[*model.parameters(), *model.buffers()]` is one"
+            " list of what is in both.",
+        ),
+    ),
     mistakes=mistakes.EQUAL_START,
     praise="every parameter and every buffer sent once",
 )
@@ -95,6 +106,7 @@ NO_GRADIENT: Advice = (
 
 ERRORS = (
     (r" /: 'NoneType'", "dist.all_reduce changes its tensor in place, and returns None."),
+    (r"Boolean value of Tensor", "`p.grad is None` asks whether there is a gradient; `if p.grad` asks for its values."),
     (
         r"'NoneType'|parameter `tensor`",
         "A frozen parameter's p.grad is None, and so is one that a rank's pass had no use for: pass over the first,"
@@ -121,19 +133,33 @@ AVERAGE_GRADIENTS = Exercise(
         ),
     ),
     before=(state_changed, returns_nothing),
-    diagnoses=(not_divided, wrong_divisor, only_rank_zero, still_own, part_differs("gradient")),
+    diagnoses=(
+        not_divided,
+        wrong_divisor,
+        lacking_one,
+        partly_divided,
+        only_rank_zero,
+        still_own,
+        part_differs("gradient"),
+    ),
     traffic=(
         SUMS,
         collectives_at_most(_parts, "one for each trained parameter; a shared one counts once"),
         payload_in_all(_state_bytes, "every gradient goes once, frozen parameters have none"),
     ),
     advice=(NO_GRADIENT,),
-    errors=ERRORS,
+    errors=(*ERRORS, (r"shapes must be equal", NO_GRADIENT[1])),
     mistakes=mistakes.AVERAGE_GRADIENTS,
     praise="every gradient sent once, also where a rank has none",
 )
 
 # ------------------------------------------------------------------------------------------------ hooks, and buckets
+
+
+NONLOCAL = (
+    r"UnboundLocalError",
+    "A hook that binds a name anew has to say `nonlocal` first; a list, a set or a dict can be changed without.",
+)
 
 
 def _too_often(case: Case, times: float) -> str:
@@ -194,7 +220,13 @@ AVERAGING_HOOKS = Exercise(
         ),
     ),
     errors=(
-        *ERRORS[:1],
+        ERRORS[0],
+        NONLOCAL,
+        (
+            r"parameter `tensor`",
+            "Before backward p.grad is None: all_reduce belongs into a function that autograd calls, registered by its"
+            " name, without brackets.",
+        ),
         (
             r"/=: 'NoneType'",
             "A gradient was to be sent before this pass had brought it: one hook for each parameter, and what hooks"
@@ -252,6 +284,7 @@ AVERAGE_IN_BUCKETS = Exercise(
             "Every rank has to send the same buckets in the same order, whatever order its gradients arrive in.",
         ),
     ),
+    errors=(NONLOCAL,),
     mistakes=mistakes.AVERAGE_IN_BUCKETS,
     praise="few messages, sent while backward goes on, in one order on every rank",
 )

@@ -80,6 +80,24 @@ EQUAL_START = (
         ("never waited for the broadcast",),
         {SEND: "dist.broadcast(x.detach(), source, async_op=True)"},
     ),
+    Mistake(  # the frozen one is among them, and is not what they have in common
+        "returns from the loop",
+        "values",
+        ("still has its own scale, hidden, bias, norm, out and mask: whatever forward reads",),
+        {SEND: f"{SEND}\n        return"},
+    ),
+    Mistake(
+        "a tuple of generators",
+        "values",
+        ("AttributeError", "is one list of what is in both"),
+        {EVERY: "(model.parameters(), model.buffers())"},
+    ),
+    Mistake(
+        "the whole dictionary",
+        "values",
+        ("TypeError", "takes one tensor at a time"),
+        body="dist.broadcast(model.state_dict(), source)",
+    ),
 )
 
 SUM, DIVIDE = "dist.all_reduce(p.grad, group=group)", "p.grad /= dist.get_world_size(group)"
@@ -167,6 +185,50 @@ AVERAGE_GRADIENTS = (
         "values",
         ("Every rank has to call all_reduce for the same gradients",),
         {SUM: f"if dist.get_rank() == 0:\n                {SUM}"},
+    ),
+    Mistake(
+        "divided behind the loop",
+        "values",
+        ("of embed, hidden, bias and norm are 2 times too large", "only those of out", "inside the loop"),
+        {f"            {DIVIDE}": f"    {DIVIDE}"},
+    ),
+    Mistake(
+        "zeros thrown away",
+        "values",
+        ("whose own gradient of hidden is None, still has none", "belongs into p.grad there too"),
+        {
+            "p.grad = torch.zeros_like(p)": "dist.all_reduce(torch.zeros_like(p))\n                continue",
+        },
+    ),
+    Mistake(
+        "divided by those who have one",
+        "values",
+        ("is the sum divided by 1", "divide by the number of ranks, 2"),
+        {
+            SUM: "has = [None] * dist.get_world_size()\n"
+            f"            dist.all_gather_object(has, had)\n            {SUM}",
+            "if p.grad is None:": "had = p.grad is not None\n            if not had:",
+            DIVIDE: "p.grad /= sum(has)",
+        },
+    ),
+    Mistake(
+        "asks a gradient whether it is true",
+        "values",
+        ("Boolean value", "`p.grad is None` asks whether there is a gradient"),
+        {"if p.grad is None": "if not p.grad"},
+    ),
+    Mistake(
+        "flat, without what is None",
+        "values",
+        ("the shapes must be equal on every rank", "it adds zeros, and the others wait for it"),
+        body="""
+            grads = [p.grad for p in model.parameters() if p.grad is not None]
+            flat = torch.cat([g.flatten() for g in grads])
+            dist.all_reduce(flat, group=group)
+            flat /= dist.get_world_size(group)
+            for g, part in zip(grads, flat.split([g.numel() for g in grads])):
+                g.copy_(part.view_as(g))
+        """,
     ),
 )
 
@@ -302,6 +364,36 @@ AVERAGING_HOOKS = (
         "values",
         ("2 ranks times 3 micro-batches", "shall add up"),
         {"q.grad /= n": "q.grad /= n * micro_batches"},
+    ),
+    Mistake(  # what comes of it is right whenever division is quicker, or slower, than the network
+        "divides what is under way",
+        "values",
+        ("changes q.grad while the all_reduce of line", "after its wait()"),
+        {"q.grad /= n": "pass", START: f"{START}\n            q.grad /= n"},
+    ),
+    Mistake(
+        "never sends",
+        "values",
+        ("no rank called all_reduce", "sends nothing"),
+        {LOCAL: "if calls[p] % micro_batches != 1:"},
+    ),
+    Mistake(
+        "binds a counter anew",
+        "values",
+        ("UnboundLocalError", "has to say `nonlocal` first"),
+        {"Counter()": "0", "calls[p]": "calls"},
+    ),
+    Mistake(
+        "calls the hook",
+        "values",
+        ("Before backward p.grad is None", "without brackets"),
+        body="""
+            def hook(p):
+                dist.all_reduce(p.grad, group=group)
+
+            for p in model.parameters():
+                p.register_post_accumulate_grad_hook(hook(p))
+        """,
     ),
 )
 

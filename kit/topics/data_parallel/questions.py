@@ -5,6 +5,7 @@ from kit.grade.question import Answer
 OWN = "That is rank 0's own. Averaging replaces it, on rank 0 as on all others."
 SUM = "That is the sum. It still has to be divided by the number of ranks."
 ADAM = "AdamW divides each gradient by its own usual size: a factor cancels."
+SMALL = "They start early, but pay the latency every time: too many small messages for this link."
 NEAR = "Near it. Look at the numbers in the picture; on a busy machine neighbours change places."
 
 ANSWERS = {
@@ -25,7 +26,9 @@ ANSWERS = {
     ),
     "undivided": Answer(
         "hardly any difference",
-        lambda ranks: f"{ADAM} SGD, which does not, took steps {ranks} times as long and came out elsewhere.",
+        lambda ranks: (
+            f"{ADAM} SGD, which does not, took steps {ranks} times as long: another loss, or none at all (nan)."
+        ),
     ),
     "first-gradient": Answer(
         "norm.weight, the last before the predictions",
@@ -44,8 +47,7 @@ ANSWERS = {
     ),
     "bucket-size": Answer(
         why=lambda between: {
-            "each gradient by itself": "It starts early, but pays the latency every time: too many small messages for"
-            " this link.",
+            **dict.fromkeys(("hooks", "your hooks"), SMALL),
             "one bucket for all": "Nothing leaves before the last gradient is there, and then nothing is left to hide"
             " behind.",
             **dict.fromkeys(between, NEAR),

@@ -29,7 +29,9 @@ def not_whole(run: Run, rank: int, got: Any, right: Any) -> str | None:
         return f"{returned} where {count} are right: the padding was not cut off, and would leak into the weights"
     if len(got) == shard != count:
         return f"{returned}, its own shard of {count}: the other ranks' shards have to be gathered"
-    return None
+    if len(got) == count // run.case.world * run.case.world:
+        return f"{returned} where {count} are right: shards of P // n leave a remainder; pad to a multiple of n"
+    return f"{returned} where {count} are right"
 
 
 def not_gathered(run: Run, expected: Sequence[Any]) -> str | None:
@@ -48,6 +50,30 @@ def not_gathered(run: Run, expected: Sequence[Any]) -> str | None:
         f"rank {rank}'s own shard is right, those of the others are not: their new weights have to reach this rank, by"
         " an all-gather after the step"
     )
+
+
+def other_weights(run: Run, expected: Sequence[Any]) -> str | None:
+    """After the first step: gradients in place of weights, weights in another order, or weights on rank 0 alone."""
+    count, pairs = run.case.size, list(zip(run.results, expected, strict=True))
+    if not all(is_tensor(got) and got.shape == right.shape for got, right in pairs):
+        return None
+    first = [got[:count] for got, _ in pairs]
+    right, weights, mean = expected[0][:count], run.case.facts["weights"], run.case.facts["means"][0]
+    if all(same(got, right) for got in first):
+        return None
+    if all(same(got, mean) for got in first):
+        return "what was gathered is the mean gradient: the new weights of each shard are asked for"
+    if count > 1 and all(same(got.sort().values, right.sort().values) for got in first):
+        return (
+            "the weights are right, in another order: shard r is row r of n rows, one after the other, when they are"
+            " cut and when they are put together"
+        )
+    if same(first[0], right) and not any(same(got, right) for got in first[1:]):
+        return "only rank 0 has all new weights: every rank needs them, by an all-gather"
+    factor = float((weights - first[0]).abs().sum() / (weights - right).abs().sum())
+    if factor > 1e-3 and all(same(weights - got, (weights - right) * factor, 1e-3) for got in first):
+        return f"every weight went {factor:.3g} times as far as it should: the step's length is `lr`"
+    return None
 
 
 def wrong_place(run: Run, expected: Sequence[Any]) -> str | None:
@@ -175,14 +201,25 @@ def hidden_sum(run: Run) -> str | None:
     m = padded(memory[0], n)  # (n, ceil(P/n))
     kept = [arguments[-1]["kept"] for arguments in run.after]
     whole = torch.cat([memory[0], memory[0].new_zeros(-run.case.size % n)])
+    unseen = "AdamW divides a gradient by its own size, so these weights do not show it; eps, and clipping, would"
     for rank, tensors in enumerate(kept):
-        if any(same(x, right * n) and bool(x.any()) for x in tensors for right in (m[rank], memory[0], whole)):
-            return (
-                f"rank {rank}'s first moment is {n} times the right one: the sum was not divided by the number of"
-                " ranks. AdamW divides a gradient by its own size, so these weights do not show it; eps, and clipping,"
-                " would"
-            )
+        found = (_times(x, right) for x in tensors for right in (m[rank], memory[0], whole))
+        times = next((factor for factor in found if factor is not None), 1.0)
+        if abs(times - n) < 1e-3:
+            why = "the sum was not divided by the number of ranks"
+        else:
+            why = f"the sum of {n} ranks was divided by {n / times:.4g}" if abs(times - 1) > 1e-3 else ""
+        if why:
+            return f"rank {rank}'s first moment is {times:.3g} times the right one: {why}. {unseen}"
     return None
+
+
+def _times(x: torch.Tensor, right: torch.Tensor) -> float | None:
+    """The factor by which x is longer than `right` and otherwise the same: above 0; None where there is none."""
+    if x.shape != right.shape or not bool(right.any()):
+        return None
+    factor = float((x.double() * right.double()).sum() / (right.double() ** 2).sum())
+    return factor if factor > 1e-6 and same(x, right * factor, 1e-4) else None
 
 
 def remembers_its_shard(run: Run) -> str | None:
@@ -226,6 +263,8 @@ def wrong_sum(run: Run, expected: Sequence[Any]) -> str | None:
     for sentence, rows in told.items():
         if all_same(run.results, list(rows)):
             return sentence
+    if all_same(run.results, [means.sum(0)[0]] * n):
+        return "every rank keeps row 0 of n: rank r keeps row r"
     for shift in range(1, n):
         if all_same(run.results, [means.sum(0)[(rank + shift) % n] for rank in range(n)]):
             return f"wrong shard: rank 0 has that of rank {shift % n}; rank r keeps row r of n"

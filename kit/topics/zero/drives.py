@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,10 @@ EXPLAINED = {  # what torch says, and what it means here
     ("lend_layer", NO_MEMORY): "a tensor without memory cannot be cut: make the weight before the first resize_(0)",
     ("lend_layer", "is invalid for input of size"): "the padding is in the weight, which is the first shape.numel()"
     " elements of what is gathered",
-    ("gather()", NO_MEMORY): "it fills, or cuts, a tensor that has no memory: resize its storage to what it was first",
-    ("the layer", NO_MEMORY): "after gather() the weight has no memory: gather() resizes its storage to what it was",
+    ("gather()", NO_MEMORY): "it fills, or cuts, a tensor that has no memory: first resize its"
+    " storage, to the bytes it had before resize_(0)",
+    ("the layer", NO_MEMORY): "after gather() the weight has no memory: gather() resizes its storage to what it was;"
+    " the order is (weight, gather, free)",
 }
 
 
@@ -73,12 +76,16 @@ def layers(
                 f"lend_layer: the weight has shape {tuple(weight.shape)} where {tuple(shape)} is right: {KEEPS}"
             )
     parameters = [Parameter(torch.empty(())) for _ in lent]
+    for weight in weights:
+        if weight.untyped_storage().nbytes():
+            weight.fill_(math.nan)  # what gather() leaves untouched shows
     seen.update(most=0, left=0)
     passes = []
     for parameter, (weight, gather, free) in zip(parameters, lent, strict=True):
         parameter.data = weight  # the same memory: what is gathered later is seen by what autograd keeps
         with explained("gather()", weight):
             gather()
+        _filled(weight, parameter)
         seen["most"] = max(seen["most"], _memory(weights))
         x = x.detach().requires_grad_()  # (B, C)
         with explained("the layer"):
@@ -97,6 +104,20 @@ def layers(
         free()
     seen["left"] = _memory(weights)
     return torch.cat(found)
+
+
+def _filled(weight: torch.Tensor, parameter: Parameter) -> None:
+    """ValueError where gather() filled something else than the memory that the layer looks at."""
+    if weight.untyped_storage()._cdata != parameter.untyped_storage()._cdata:
+        raise ValueError(
+            "gather() gave the weight another memory (`weight.data = ...`): whoever looks at the first, as autograd"
+            " does, does not see it; resize that, and fill it"
+        )
+    if parameter.untyped_storage().nbytes() and bool(parameter.isnan().any()):
+        raise ValueError(
+            "after gather() the weight is as it was: what was filled is another tensor's memory;"
+            " `whole[...].view(shape)` shares it, a copy does not"
+        )
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from kit.topics.zero.diagnoses import (
     not_a_shard,
     not_gathered,
     not_whole,
+    other_weights,
     out_of_order,
     remembers_its_shard,
     wrong_place,
@@ -34,9 +35,9 @@ from kit.topics.zero.diagnoses import (
 LAB = "04_zero"
 MISSED = r"[Dd]eadlock|waits in|never|finished without|must call"
 UNEQUAL = r"must hold the part|both must be equal|must be equal|size|shape"
-EQUAL_SHARDS = "Built-in collectives want equal shards: pad with zeros to a multiple of n first."
+EQUAL_SHARDS = "Built-in collectives want equal shards: pad with zeros to a multiple of n first, -len(x) % n of them."
 UNPADDED = (
-    r"invalid tensor size|makes room for|must match the size|must have the same size|out of range",
+    r"invalid tensor size|makes room for|must have the same size|out of range|is invalid for input of size",
     EQUAL_SHARDS,
 )
 WROTE_TO_NOTHING = (
@@ -71,7 +72,7 @@ SHARDED_STEP = Exercise(
         ),
     ),
     before=(hidden_sum,),
-    diagnoses=(nothing_returned, not_whole, not_gathered, wrong_place, wrong_step),
+    diagnoses=(nothing_returned, not_whole, not_gathered, other_weights, wrong_place, wrong_step),
     traffic=(
         calls(("reduce_scatter", "all_gather") * STEPS, "an all-reduce in two halves, with the step between them"),
         payload_at_most(_padded_bytes, "pad to the next multiple of n, no further"),
@@ -81,7 +82,12 @@ SHARDED_STEP = Exercise(
         (UNEQUAL, EQUAL_SHARDS),
         (MISSED, "Every rank calls both collectives, also one whose shard is nothing but padding."),
     ),
-    errors=(UNPADDED, (r"ZeroDivisionError", "`step` counts from 1: count before you call adamw_.")),
+    errors=(
+        UNPADDED,
+        (r"ZeroDivisionError", "`step` counts from 1: count before you call adamw_."),
+        (r"must match the size", "adamw_ takes four tensors of one length, that of a shard: m and v are shards too."),
+        (r"parameter `(input|tensor)_list`", "A collective of shards wants them as a list: list(x) has the rows of x."),
+    ),
     mistakes=mistakes.SHARDED_STEP,
     praise="two collectives in a step, one n-th of the optimizer on each rank",
 )
@@ -111,7 +117,11 @@ SHARDED_GRADIENTS = Exercise(
         (UNEQUAL, EQUAL_SHARDS),
         (MISSED, "Every rank takes part in every sum, also with a shard that is nothing but padding."),
     ),
-    errors=(UNPADDED,),
+    errors=(
+        UNPADDED,
+        (r"Boolean value of Tensor", "`kept is None` asks whether there was a call before; `if kept` for its values."),
+        (r"must match the size", "`kept` is what the call before returned: one shard, as long as the new one."),
+    ),
     mistakes=mistakes.SHARDED_GRADIENTS,
     praise="one reduce-scatter for each micro-batch, and nothing whole is kept",
 )
@@ -145,8 +155,15 @@ LENT_LAYER = Exercise(
         ),
     ),
     cost=(frees,),
-    advice=((MISSED, "Every rank gathers every layer, in the same order: each waits for the others' shards."),),
-    errors=(WROTE_TO_NOTHING, (r"cannot unpack|values to unpack", "lend_layer returns (weight, gather, free).")),
+    advice=(
+        (r"makes room for 0", "`x.resize_(0)` makes a tensor short; `x.untyped_storage().resize_(0)` keeps its shape."),
+        (MISSED, "Every rank gathers every layer, in the same order: each waits for the others' shards."),
+    ),
+    errors=(
+        WROTE_TO_NOTHING,
+        (r"cannot unpack|values to unpack", "lend_layer returns (weight, gather, free)."),
+        (r"is not callable", "lend_layer returns gather and free without brackets: others call them, later."),
+    ),
     mistakes=mistakes.LENT_LAYER,
     praise="each layer gathered twice, and none keeps its memory after it",
 )

@@ -140,6 +140,61 @@ SHARDED_STEP = (
         ("own shard is right, those of the others are not", "by an all-gather after the step"),
         {f"    {GATHER}\n": "", "new.flatten()": "w.flatten()"},
     ),
+    Mistake(  # in a world of four it is right
+        "divided by four",
+        "values",
+        ("0.5 times the right one", "the sum of 2 ranks was divided by 4", "these weights do not show it"),
+        {"mine /= n": "mine /= 4"},
+    ),
+    Mistake(
+        "gathers what it stepped against",
+        "values",
+        ("what was gathered is the mean gradient",),
+        {"list(new), w[r]": "list(new), mine"},
+    ),
+    Mistake(
+        "every n-th weight",
+        "values",
+        ("the weights are right, in another order",),
+        {
+            PADDED.format("weights"): PADDED.format("weights").replace("(n, -1)", "(-1, n).T.contiguous()"),
+            PADDED.format("gradients"): PADDED.format("gradients").replace("(n, -1)", "(-1, n).T.contiguous()"),
+        },
+    ),
+    Mistake(
+        "moments of everything",
+        "values",
+        ("must match the size", "adamw_ takes four tensors of one length"),
+        {"zeros_like(mine)": "zeros_like(weights)"},
+    ),
+    Mistake("a rate of its own", "values", ("0.1 times as far", "is `lr`"), {COUNT: 'state["step"], 1e-3'}),
+    Mistake(
+        "gathers on rank zero",
+        "values",
+        ("only rank 0 has all new weights", "by an all-gather"),
+        {GATHER: "dist.gather(w[r], list(new) if r == 0 else None, dst=0)"},
+    ),
+    Mistake(
+        "drops the remainder",
+        "values",
+        ("elements where", "shards of P // n leave a remainder"),
+        {
+            PADDED.format("weights"): "weights[: len(weights) // n * n].view(n, -1)",
+            PADDED.format("gradients"): "gradients[: len(gradients) // n * n].view(n, -1)",
+        },
+    ),
+    Mistake(
+        "pads by the remainder",
+        "values",
+        ("is invalid for input of size", "-len(x) % n of them"),
+        {"-len(weights) % n": "len(weights) % n"},
+    ),
+    Mistake(
+        "hands in a tensor",
+        "values",
+        ("`input_list`", "list(x) has the rows of x"),
+        {"list(g)": "g"},
+    ),
 )
 
 SUM_ROWS = "dist.reduce_scatter(mine, list(rows), group=group)"
@@ -181,6 +236,18 @@ SHARDED_GRADIENTS = (
         "values",
         ("uses what dist.reduce_scatter returns, which is None",),
         {SUM_ROWS: f"mine = {SUM_ROWS}"},
+    ),
+    Mistake(
+        "keeps row zero",
+        "values",
+        ("every rank keeps row 0", "rank r keeps row r"),
+        {SUM_ROWS: "dist.all_reduce(rows)\n    mine = rows[0]"},
+    ),
+    Mistake(
+        "asks what was kept whether it is true",
+        "values",
+        ("Boolean value", "`kept is None` asks"),
+        {KEEP: "kept + mine if kept else mine"},
     ),
 )
 
@@ -231,9 +298,7 @@ LENT_LAYER = (
             FREE: "    def free():\n        pass",
         },
     ),
-    Mistake(
-        "never gives memory back", "values", ("gather(): ", "resize its storage to what it was first"), {GIVE: "pass"}
-    ),
+    Mistake("never gives memory back", "values", ("gather(): ", "first resize its storage"), {GIVE: "pass"}),
     Mistake(
         "gathers into another tensor",
         "values",
@@ -324,5 +389,38 @@ LENT_LAYER = (
         "values",
         ("resize_ counts bytes, not elements", "the weight wants"),
         {"storage.nbytes()": "whole.numel()"},
+    ),
+    Mistake(
+        "swaps the data",
+        "values",
+        ("gave the weight another memory", "resize that, and fill it"),
+        {
+            VIEW: "    weight = shard.new_empty(shape)",
+            FILL: f"{FILL}\n        weight.data = whole[: shape.numel()].view(shape)",
+        },
+    ),
+    Mistake(
+        "the weight is a copy",
+        "values",
+        ("the weight is as it was", "a copy does not"),
+        {VIEW: f"{VIEW}.clone()"},
+    ),
+    Mistake(
+        "gathers at once",
+        "values",
+        ("is not callable", "without brackets"),
+        {"return weight, gather, free": "return weight, gather(), free()"},
+    ),
+    Mistake(
+        "frees first",
+        "values",
+        ("after gather() the weight has no memory", "the order is (weight, gather, free)"),
+        {"return weight, gather, free": "return weight, free, gather"},
+    ),
+    Mistake(
+        "makes the tensor short",
+        "values",
+        ("makes room for 0", "`x.untyped_storage().resize_(0)` keeps its shape"),
+        {TAKE: "    whole.resize_(0)\n\n    def gather"},
     ),
 )
