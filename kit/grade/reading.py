@@ -33,7 +33,7 @@ def race(function: Callable[..., Any]) -> str:
 def _races(function: Callable[..., Any]) -> Iterator[str]:
     tree, before = _tree(function)
     for block in _blocks(tree):
-        begun: dict[str, tuple[str, int]] = {}  # tensor: operation, line
+        begun: dict[str, tuple[str, int]] = {}  # tensor: operation, line; what is not waited for yet
         for statement in block:
             if isinstance(statement, ast.FunctionDef):
                 continue  # it has a block of its own, which runs when it is called

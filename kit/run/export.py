@@ -151,7 +151,12 @@ On several hosts set MASTER_ADDR to the name of the first one (torchrun does it 
 
 
 def _imports(sources: Sources, *more: str) -> str:
-    lines = sorted({*more, *sources.imports.values()}, key=lambda line: (line.startswith("from "), line))
+    named: dict[str, list[str]] = {}  # what is imported from a module
+    for line in {*more, *sources.imports.values()}:
+        module, found, name = line.partition(" import ")
+        named.setdefault(module, []).extend([name] if found else [])
+    whole = (f"{module} import {', '.join(sorted(names))}" if names else module for module, names in named.items())
+    lines = sorted(whole, key=lambda line: (line.startswith("from "), line))
     standard = [line for line in lines if line.split()[1].split(".")[0] in sys.stdlib_module_names]
     others = [line for line in lines if line not in standard]
     return "\n".join([*standard, "", *others])

@@ -80,6 +80,9 @@ class Sources:
         module, own = getattr(value, "__module__", None), getattr(value, "__name__", "")
         if getattr(builtins, own, None) is value and name == own:
             return name
+        statement = find_binding(name, namespace) if namespace is not None else None
+        if statement is not None and statement.startswith("from ") and not statement.startswith("from ."):
+            return self._bound(name, value, namespace)
         if module and getattr(sys.modules.get(module), own, None) is value:
             self._import(name, f"from {module} import {own}" + (f" as {name}" if name != own else ""))
             return name

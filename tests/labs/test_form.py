@@ -177,6 +177,33 @@ def test_a_guess_comes_before_the_run_that_answers_it(path):
     assert all(asked[name] < answered[name] for name in asked)
 
 
+def bound(tree: ast.AST) -> set[str]:
+    """Names that a cell gives a value, in no scope of its own."""
+    names: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            names |= bound(node)
+    return names
+
+
+@every_lab
+def test_an_answer_can_be_asked_for_again_after_the_cells_below_have_run(path):
+    """Whoever forgot to commit is told to run the cell again: no later cell may have put something else into it."""
+    trees = [(cell["id"], python(cell)) for cell in code_cells(path)]
+    for at, (name, tree) in enumerate(trees):
+        if not calls(tree, "reveal"):
+            continue
+        stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        stored |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - stored
+        lost = {later: read & bound(other) for later, other in trees[at + 1 :] if read & bound(other)}
+        assert not lost, f"{name} reads what {lost} change"
+
+
 @every_lab
 def test_nothing_is_hidden_and_no_cell_holds_an_answer(path):
     """A click, or a screen reader, would open it: right choices and reasons are in the topic's `questions.py`."""

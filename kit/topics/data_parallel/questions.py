@@ -46,8 +46,8 @@ ANSWERS = {
         why="First call meets first call: rank 0 sent its a, 1, while the others sent their b. No error, and no hang."
     ),
     "bucket-size": Answer(
-        why=lambda between: {
-            **dict.fromkeys(("hooks", "your hooks"), SMALL),
+        why=lambda hooks, between: {
+            hooks: SMALL,
             "one bucket for all": "Nothing leaves before the last gradient is there, and then nothing is left to hide"
             " behind.",
             **dict.fromkeys(between, NEAR),

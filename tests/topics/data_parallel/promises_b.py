@@ -17,6 +17,7 @@ def solved(said: Callable[[str], str]) -> None:
     assert abs(float(quiet[0][2]) / float(quiet[1][2]) - 1) < 1e-4  # fp32 sums in another order
     assert said("break-order-run").count("a = 221, b = 112") == 1  # rank 0, whose a met the others' b
     assert said("break-order-run").count("a = 112, b = 221") == 2
+    assert "\nyour hooks: a step of" in said("tune-run")
     counts = [line.split("  ")[-1] for line in re.findall(r"(?m)^(.*?)(?: +\S+ ms){3}$", said("tune-table"))]
     assert [int(count) for count in counts] == [21, 14, 9, 4, 1]
     furthest = [float(distance) for distance in re.findall(r"\d\.?\d*e[-+]\d+", said("torch-same-run"))]
@@ -33,6 +34,7 @@ def replayed(said: Callable[[str], str]) -> None:
     assert "leaves_early · stop 0 · recorded" in said("step-early-panel")
     assert said("break-order-run").count("a = 1112, b = 2221") == 3
     assert "one bucket for all: a step of" in said("tune-run")
+    assert "hooks: a step of" in said("tune-run")
     assert "(linear)" in said("rate-low-run")
     resumes(said)
 
@@ -46,4 +48,4 @@ def resumes(said: Callable[[str], str]) -> None:
 
 def script(ranks: int) -> str:
     """A regular expression that is found in what the script to take home prints."""
-    return r"rank 0 has [1-4]\.\d+"
+    return r"(?m)^loss [1-4]\.\d+$"

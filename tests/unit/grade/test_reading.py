@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kit.grade.reading import remark
+from kit.grade.reading import race, remark
 
 ranks = 4
 TOLD = False
@@ -67,3 +67,38 @@ def test_of_sound_code_and_of_code_without_text_nothing_is_said() -> None:
     names: dict[str, Any] = {}
     exec("def untold(x):\n    return x", names)
     assert remark(sound) == remark(names["untold"]) == ""
+
+
+def divides_under_way(x: Any) -> None:
+    def hook(y: Any) -> None:
+        work: Any = dist.all_reduce(y.grad, async_op=True)
+        y.grad /= dist.get_world_size()
+        work.wait()
+
+    hook(x)
+
+
+def divides_in_time(x: Any, others: Any) -> None:
+    x /= 2
+    work: Any = dist.all_reduce(x, async_op=True)
+    for other in others:
+        other /= 2
+    work.wait()
+    x /= 2
+    dist.all_reduce(x, async_op=True).wait()  # type: ignore[union-attr]
+    x += 1
+    work = dist.all_reduce(x, async_op=True)
+    x = others[0]
+    x += 1
+    work.wait()
+
+
+def test_a_tensor_that_changes_under_way_is_named_with_both_lines() -> None:
+    first = divides_under_way.__code__.co_firstlineno
+    assert f"line {first + 3} changes y.grad while the all_reduce of line {first + 2} is under way" in race(
+        divides_under_way
+    )
+
+
+def test_what_is_changed_before_or_afterwards_and_what_only_has_the_name_is_not_under_way() -> None:
+    assert race(divides_in_time) == race(sound) == ""
