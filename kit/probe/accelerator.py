@@ -78,6 +78,10 @@ class Accelerator(ABC):
     def allocated(self) -> int | None:
         """Bytes of the device's memory that torch has given out; None where nobody counts them."""
 
+    @abstractmethod
+    def free(self) -> int | None:
+        """Bytes of the device's own memory that nobody holds; None where it has none of its own, or does not say."""
+
 
 class HostMoment(Moment):
     """A processor has done what it was told by the time it is told more."""
@@ -125,6 +129,9 @@ class Cpu(Accelerator):
         return Memory(now, max(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024), "resident set")
 
     def allocated(self) -> None:
+        return None
+
+    def free(self) -> None:
         return None
 
 
@@ -186,6 +193,10 @@ class Gpu(Accelerator):
 
     def allocated(self) -> int:
         return int(self._torch.memory_allocated(self.device))
+
+    def free(self) -> int | None:
+        tell = getattr(self._torch, "mem_get_info", None)  # Intel's GPUs say so since torch 2.8
+        return int(tell(self.device)[0]) if tell is not None else None
 
 
 def of(device: torch.device) -> Accelerator:

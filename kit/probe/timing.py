@@ -14,17 +14,21 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
+from kit.probe.accelerator import Accelerator
 from kit.probe.backend import ObservedGroup
 
 ITEM = 4  # bytes of a float32
+FEWEST, MOST, IN_A_BATCH = 5, 50, 10_000_000  # calls timed together on a device, at least, at most, and their bytes
 
 
 def time_collective(operation: str, nbytes: int, repeats: int, warm_up: int) -> list[tuple[float, float]]:
     """When each of `repeats` calls began and ended on this rank, after `warm_up` calls that do not count.
 
     operation: as `prepared` knows it. nbytes: the whole buffer S, a multiple of 4 bytes x n. All ranks call it alike; a
-    barrier comes before each call. Seconds of the clock that all processes of a host share. On a GPU a call begins with
-    its launch and ends when the device has finished.
+    barrier comes before each call. Seconds of the clock that all processes of a host share.
+
+    On a GPU launching a small message takes the host longer than sending it: there the device times a batch of calls,
+    one after the other (`calls_of`), and what is given is the mean one, as from 0.0 on, in seconds of its own clock.
     """
     call = prepared(operation, nbytes // ITEM)
     for _ in range(warm_up):
@@ -32,8 +36,11 @@ def time_collective(operation: str, nbytes: int, repeats: int, warm_up: int) -> 
     times = []
     world = dist.group.WORLD
     assert isinstance(world, ObservedGroup), "every rank's default group is one"
-    settle = world.accelerator.synchronize
+    accelerator = world.accelerator
+    settle = accelerator.synchronize
     with world.unobserved():
+        if world.native:
+            return [(0.0, _batch(call, calls_of(nbytes), accelerator)) for _ in range(repeats)]
         for _ in range(repeats):
             settle()
             dist.barrier()
@@ -43,6 +50,30 @@ def time_collective(operation: str, nbytes: int, repeats: int, warm_up: int) -> 
             settle()
             times.append((began, time.perf_counter()))
     return times
+
+
+def _batch(call: Callable[[], object], calls: int, accelerator: Accelerator) -> float:
+    """Seconds of one of so many calls, by events on the device."""
+    dist.barrier()
+    accelerator.synchronize()
+    began = accelerator.moment(timed=True)
+    for _ in range(calls):
+        call()
+    ended = accelerator.moment(timed=True)
+    ended.synchronize()
+    return ended.since(began) * 1e-9 / calls
+
+
+def calls_of(nbytes: int) -> int:
+    """How many calls of a size are timed together: fewer the longer one takes."""
+    return max(FEWEST, min(MOST, IN_A_BATCH // nbytes))
+
+
+def free_memory() -> int | None:
+    """Bytes that nobody holds on this rank's device; None where that is the host's memory."""
+    world = dist.group.WORLD
+    assert isinstance(world, ObservedGroup), "every rank's default group is one"
+    return world.accelerator.free()
 
 
 def prepared(operation: str, count: int) -> Callable[[], object]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from numbers import Integral
 from statistics import median
@@ -38,12 +38,17 @@ OPERATIONS = (
     "all_to_all",
 )
 SIZES = (100, 1_000, 10_000, 40_000, 100_000, 400_000, 1_000_000, 4_000_000)  # bytes
+LARGER = (16_000_000, 64_000_000, 256_000_000, 1_000_000_000)  # which links between GPUs need to be busy
 ITEM = 4  # bytes of a float32, in which all is measured
 COPIES = 4  # buffers of S bytes that a rank may hold at once: input, output, and what the library copies inside
 SHARE = 0.5  # of the memory that is free
 CONTAINS = (
     "Times: from the last rank's call to the last rank's end, after a barrier; nothing is recorded meanwhile. "
     "send: half of there and back."
+)
+ON_DEVICE = (
+    "Times: by events of the device, of many calls that follow each other, the slowest rank's; nothing is recorded "
+    "meanwhile. send: half of there and back."
 )
 
 
@@ -55,9 +60,21 @@ def sweep(scheduler: RunScheduler, asked: SweepPlan) -> Sweep:
     _count("repeats", asked.repeats, 1)
     _count("warm_up", asked.warm_up, 0)
     wanted = _sizes(asked.sizes, world)
-    _fits(cluster, world, max(wanted))
+    fits = _fits(cluster, world, _free(scheduler, world))
+    if asked.sizes is None and cluster.backend != "gloo":
+        wanted += tuple(size for size in _sizes(LARGER, world) if size <= fits)
+    if max(wanted) > fits:
+        raise ValueError(
+            f"a buffer of {size_text(max(wanted))} needs up to {size_text(COPIES * max(wanted))} on each of {world} "
+            f"ranks, more than is safe with the memory that is free: sizes up to {size_text(fits)} fit, or use fewer "
+            "ranks"
+        )
     plan = [(name, nbytes) for name in names for nbytes in wanted]
-    rows, notes, progress = [], [CONTAINS, *_shared(cluster.devices[:world])], Progress()
+    rows, notes, progress = (
+        [],
+        [CONTAINS if cluster.backend == "gloo" else ON_DEVICE, *_shared(cluster.devices[:world])],
+        Progress(),
+    )
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         for done, (name, nbytes) in enumerate(plan):
@@ -155,20 +172,24 @@ def _whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _fits(cluster: Cluster, world: int, largest: int) -> None:
-    """Raises ValueError, with the largest size that fits, where buffers would fill the memory."""
+def _free(scheduler: RunScheduler, world: int) -> dict[str, int]:
+    """Bytes that nobody holds on each of the ranks' devices, but for those that compute in the host's memory."""
+    from kit.probe.timing import free_memory
+
+    devices = scheduler.cluster.devices[:world]
+    if set(devices) == {"cpu"}:
+        return {}
+    told = run(scheduler, Call(free_memory, (), {}), world).results
+    return {device: free for device, free in zip(devices, told, strict=True) if free is not None}
+
+
+def _fits(cluster: Cluster, world: int, free: Mapping[str, int]) -> int:
+    """The largest buffer, in bytes, that leaves room on every device and, where data goes there, on the host."""
     devices = cluster.devices[:world]
-    held = {device: size for device, _, size in cluster.found.accelerators}
-    limits = [held[device] / devices.count(device) for device in devices if device in held]
-    on_host = [device for device in devices if device not in held]
-    if on_host or cluster.backend == "gloo":  # gloo moves a GPU's data through the host's memory
+    limits = [free[device] / devices.count(device) for device in devices if device in free]
+    if len(limits) < world or cluster.backend == "gloo":  # gloo moves a GPU's data through the host's memory
         limits.append(memory()[1] / world)
-    fits = int(min(limits) * SHARE / COPIES)
-    if largest > fits:
-        raise ValueError(
-            f"a buffer of {size_text(largest)} needs up to {size_text(COPIES * largest)} on each of {world} ranks, more"
-            f" than is safe with the memory that is free: sizes up to {size_text(fits)} fit, or use fewer ranks"
-        )
+    return int(min(limits) * SHARE / COPIES)
 
 
 def _bar(done: int, of: int, width: int = 20) -> str:

@@ -142,6 +142,9 @@ class StandIn(accelerator.Gpu):
     def allocated(self) -> None:
         """Of CPU tensors nobody counts."""
 
+    def free(self) -> None:
+        """They lie in the host's memory."""
+
 
 @contextmanager
 def on_cuda() -> Iterator[None]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kit.probe.timing import prepared, time_collective
+from kit.probe.timing import calls_of, prepared, time_collective
 from kit.run import bandwidth
 from kit.run.live import LiveRunner
 from kit.run.runner import SweepPlan
@@ -54,6 +54,16 @@ def test_what_is_timed_is_not_recorded(three: LiveRunner) -> None:
     for rank in recording.trace.ranks:
         assert [operation.name for operation in rank.operations] == ["all_reduce"]  # the warm-up alone
     assert [op.name for op in three.record(still_sums).trace.ranks[0].operations] == ["all_reduce"]
+
+
+def test_on_a_device_calls_are_timed_together_by_its_events(three_on_nccl: LiveRunner) -> None:
+    sweep = three_on_nccl.sweep(SweepPlan(("send", "all_reduce"), sizes=[6_000_000], repeats=2, warm_up=0))
+    assert "events of the device" in sweep.notes[0]
+    for row in sweep.rows:
+        assert len(row.times) == 2 and all(0 < seconds < 60 for seconds in (*row.times, *row.by_rank))
+    calls = three_on_nccl.record(timed, "all_reduce", 6_000_000).results
+    assert {began for rank in calls for began, _ in rank} == {0.0}
+    assert (calls_of(12), calls_of(1_000_000), calls_of(1_000_000_000)) == (50, 10, 5)
 
 
 @pytest.mark.parametrize("operation", bandwidth.OPERATIONS)

@@ -36,6 +36,7 @@ class Ranks:
 def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     stand_in = Ranks()
     monkeypatch.setattr(bandwidth, "_measure", stand_in)
+    monkeypatch.setattr(bandwidth, "_free", lambda *_: {})
     return stand_in
 
 
@@ -136,8 +137,12 @@ def test_buffers_that_would_fill_the_memory_are_refused(ranks: Ranks, monkeypatc
 
 def test_a_gpus_own_memory_is_what_counts_where_nccl_moves_the_data(ranks: Ranks, monkeypatch: Any) -> None:
     monkeypatch.setattr(bandwidth, "memory", lambda: (2_000_000_000, 100))
-    gpus = (("cuda:0", "a GPU", 8_000_000_000),)
+    gpus = (("cuda:0", "a GPU", 16_000_000_000),)
+    monkeypatch.setattr(bandwidth, "_free", lambda *_: {"cuda:0": 8_000_000_000})
     with pytest.raises(ValueError, match="sizes up to 500 MB fit"):
         bandwidth.sweep(scheduler(2, gpus, "cuda:0", "nccl"), SweepPlan(sizes=[600_000_000]))
     bandwidth.sweep(scheduler(2, gpus, "cuda:0", "nccl"), SweepPlan("send", sizes=[400_000_000]))
     assert len(ranks.asked) == 1
+    usual = bandwidth.sweep(scheduler(2, gpus, "cuda:0", "nccl"), SweepPlan("send"))
+    assert usual.rows[-1].nbytes == 256_000_000, "of the large sizes those that fit what is free"
+    assert "events of the device" in usual.notes[0]
