@@ -204,6 +204,7 @@ class _Judge:
 def _plain(trouble: str) -> str:
     """The ranks' sentences, without the advice to reset, and without a library's where ours say what did not fit."""
     words = re.sub(r" Run cluster\.reset\(\)[^.]*\.", "", trouble)
+    words = re.sub(r"\bgroup <[^<>]* object at 0x[0-9a-f]+>", "this group", words)
     return _OF_A_LIBRARY.sub("", words).strip() or words
 
 

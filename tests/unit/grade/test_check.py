@@ -110,6 +110,8 @@ def test_what_a_library_says_gives_way_to_what_did_not_fit() -> None:
 
     assert sentence(f"{theirs}\n{ours}").endswith(f": {ours}")
     assert theirs in sentence(theirs), "where nothing else is said it stays"
+    address = "ValueError: Global rank 0 is not part of group <kit.probe.ObservedGroup object at 0x7f1deec1ca70>"
+    assert "is not part of this group" in sentence(f"rank 3 failed at line 9: {address}")
 
 
 def test_traffic_comes_after_values_and_says_where_they_are_right() -> None:
