@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
 from kit.probe.accelerator import Accelerator, Moment
 from kit.probe.operations import OperationCall
-
-if TYPE_CHECKING:
-    from kit.probe.backend import ObservedGroup
 
 NATIVE = ("nccl", "xccl")  # backends of this kind, as their groups name them
 
@@ -122,10 +119,21 @@ class DeviceWork(dist.Work):
         return future
 
 
+class MessageGroup(Protocol):
+    """A process group that issues messages together."""
+
+    label: str
+
+    @property
+    def accelerator(self) -> Accelerator: ...
+
+    def issue_together(self, messages: list[HeldMessage]) -> None: ...
+
+
 class HeldMessage(DeviceWork):
     """A send or a receive that is not issued yet."""
 
-    def __init__(self, messages: Messages, group: ObservedGroup, call: Call, tensors: list[torch.Tensor]) -> None:
+    def __init__(self, messages: Messages, group: MessageGroup, call: Call, tensors: list[torch.Tensor]) -> None:
         super().__init__(group.accelerator, group.label, tensors)
         self.group = group
         self.call = call

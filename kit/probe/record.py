@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -73,7 +74,10 @@ class RecordRun(Run):
             self.note_promises()
         if group.native and (sentence := unlike_gloo(call)) is not None:
             raise ValueError(sentence)
-        frame = caller(2)
+        try:  # as `caller` does, without its price
+            frame = sys._getframe(2)
+        except ValueError:
+            frame = None
         entry = self.ledger.open(call, group.label, group.ranks, frame)
         if self.throttle is not None:
             launch = self.held_back(entry, group, call, launch)
@@ -81,12 +85,11 @@ class RecordRun(Run):
             bare = launch()  # the reducer takes the future and never waits for the work
             self.promise(entry, bare.get_future())
             return bare
-        real = launch() if self.clock is None else self._launch_on(self.clock, entry, launch)
-        work = (RecordedOnDevice if isinstance(real, DeviceWork) else RecordedWork)(self, entry, real)
+        work = RecordedWork(self, entry, launch()) if self.clock is None else self._launched(self.clock, entry, launch)
         entry.keep = work
         return work
 
-    def _launch_on(self, clock: DeviceClock, entry: Entry, launch: Launch) -> dist.Work:
+    def _launched(self, clock: DeviceClock, entry: Entry, launch: Launch) -> RecordedWork:
         """A communicator that is connected only now holds the host until all its ranks come."""
         mine = threading.get_ident() == self.worker
         self.waiting = (entry, entry.issued * 1e-9) if mine else self.waiting
@@ -94,9 +97,10 @@ class RecordRun(Run):
             work = launch()
         finally:
             self.waiting = None if mine else self.waiting
-        if isinstance(work, DeviceWork):
-            clock.follow(entry, work)
-        return work
+        if not isinstance(work, DeviceWork):
+            return RecordedWork(self, entry, work)
+        clock.follow(entry, work)
+        return RecordedOnDevice(self, entry, work)
 
     def _device_ends(self, clock: DeviceClock) -> None:
         """Waits for all that was launched, and can be asked meanwhile what for."""
@@ -216,7 +220,11 @@ class RecordedWork(dist.Work):
 
     def wait(self, timeout: Any = None) -> bool:
         entry, run = self._entry, self._run
-        begin = wait_began(entry, caller(1))
+        try:
+            asking = sys._getframe(1)
+        except ValueError:
+            asking = None
+        begin = wait_began(entry, asking)
         mine = threading.get_ident() == run.worker
         if mine:
             run.waiting = (entry, begin * 1e-9)

@@ -149,6 +149,16 @@ def connected() -> list[str]:
     return list(log.connected)
 
 
+def watched_by_nccl() -> list[str | None]:
+    import os
+
+    return [os.environ.get(name) for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING")]
+
+
+def test_nccl_ends_no_rank_because_another_died_or_a_person_thinks(ranks: LiveRunner) -> None:
+    assert ranks.record(watched_by_nccl).results == [["0", "0"]] * 3
+
+
 def lets_a_group_go() -> list[str]:
     from tests.manners.group import log
 
