@@ -64,8 +64,8 @@ class Patience:
 
 
 def in_one_line(states: Sequence[RankState]) -> str:
-    """'rank 1 runs since 6.0 s, last seen at line 79; ranks 0, 2, 3 wait in all_reduce for rank 1 (line 80) since
-    5.9 s'.
+    """'rank 1 has been running for 6.0 s, last seen at line 79; ranks 0, 2, 3 wait in all_reduce for rank 1 (line 80),
+    5.9 s so far'.
     """
     alike: dict[tuple[object, ...], list[RankState]] = {}
     for state in states:
@@ -77,10 +77,12 @@ def in_one_line(states: Sequence[RankState]) -> str:
 def _clause(alike: Sequence[RankState]) -> str:
     first = max(alike, key=lambda state: state.elapsed)
     who, verb = listed(state.rank for state in alike), "" if len(alike) > 1 else "s"
+    spent = duration(first.elapsed) if first.elapsed else ""
     if first.phase == "running":
         where = f", last seen at {first.place.words()}" if first.place else ""
-        return f"{who} run{verb} since {duration(first.elapsed)}{where}{f' ({first.detail})' if first.detail else ''}"
+        runs = f"{'have' if len(alike) > 1 else 'has'} been running for {spent}" if spent else f"run{verb}"
+        return f"{who} {runs}{where}{f' ({first.detail})' if first.detail else ''}"
     if first.phase == "waiting":
         line = f" ({first.place.words()})" if first.place else ""
-        return f"{who} wait{verb} in {first.awaited}{line} since {duration(first.elapsed)}"
+        return f"{who} wait{verb} in {first.awaited}{line}{f', {spent} so far' if spent else ''}"
     return f"{who} {first.clause if len(alike) == 1 else first.phase}"

@@ -254,7 +254,7 @@ class RankState:
             case "waiting":
                 return f"waits in {self.awaited}"
             case "running":
-                began = f"runs since {duration(self.elapsed)}" if self.since is not None else "runs"
+                began = f"has been running for {duration(self.elapsed)}" if self.elapsed else "runs"
                 return f"{began}, last seen at {line}" if line else began
             case "failed":
                 elsewhere = self.error is not None and self.error.elsewhere

@@ -69,10 +69,11 @@ class Clock:
 
 
 CASES = {
-    faults.endless: r"; rank 1 runs since .* s, last seen at line "
+    faults.endless: r"; rank 1 has been running for .* s, last seen at line "
     rf"({line(faults.endless, 3)}|{line(faults.endless, 4)})$",
-    for_ever_in_c: rf"; rank 1 runs since .* s, last seen at line {line(for_ever_in_c, 1)} \(it does not answer, as in",
-    stands_in_its_own_threads: r"; rank 1 runs since .* s, last seen at line "
+    for_ever_in_c: r"; rank 1 has been running for .* s, last seen at line "
+    rf"{line(for_ever_in_c, 1)} \(it does not answer, as in",
+    stands_in_its_own_threads: r"; rank 1 has been running for .* s, last seen at line "
     rf"{line(stands_in_its_own_threads, 13)} \(it stands still, and in no operation: it sleeps, or waits for a thread",
 }
 
@@ -108,7 +109,7 @@ def test_without_a_limit_only_a_person_ends_it(three: LiveRunner, monkeypatch: p
     monkeypatch.setattr(Progress, "done", lambda progress, text: last.append(text))
     with pytest.raises(KeyboardInterrupt):
         three.record(faults.endless, torch.ones(2))
-    assert "rank 1 runs since" in last[0], "what was said last stays"
+    assert "rank 1 has been running for" in last[0], "what was said last stays"
     assert three.record(faults.fine, torch.ones(1)).results[0].tolist() == [3.0]
 
 

@@ -41,7 +41,7 @@ SECOND = 1_000_000_000
         (RankState(3, "paused", HERE, held=True), "rank 3 held before line 8 by you"),
         (
             RankState(2, "running", Place("cell", 4, "f"), since=0, now=3 * SECOND),
-            "rank 2 runs since 3.0 s, last seen at line 4",
+            "rank 2 has been running for 3.0 s, last seen at line 4",
         ),
         (RankState(1, "finished"), "rank 1 finished"),
         (
