@@ -101,7 +101,7 @@ class Lifecycle:
             raise
         self.started_in = progress.seconds()
         words = f"{counted(self.size, 'rank')} on {' '.join(dict.fromkeys(self.devices))}, {self.backend}"
-        progress.done(f"{words} · {self.started_in:.1f} s")
+        progress.done(" · ".join([words, f"{self.started_in:.1f} s", *self.found.notes]))
 
     def _fork_anew(self, preload: Sequence[str] = ()) -> bool:
         """Has the agent kill all ranks and fork new ones, which find `preload` imported.

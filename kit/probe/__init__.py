@@ -7,6 +7,7 @@
     capture     what is in scope at a stop; `delta`: how it travels; `output`: what was printed
     links       makes real messages slow; `memory` accounts for what a rank holds; `threads` runs ranks as threads
     shipping    functions and arguments on their way here, and `blackbox` what a host can read of a rank that is dead
+    torch_private   what all this uses of torch beyond its documented interface; `torch_names` lists it
 
-The kernel and the host use `shipping`, `delta`, `code` and `blackbox` too: these need no torch.
+The kernel and the host use `shipping`, `delta`, `code`, `blackbox` and `torch_names` too: these need no torch.
 """

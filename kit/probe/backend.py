@@ -19,7 +19,7 @@ from kit.probe.accelerator import Accelerator
 from kit.probe.links.throttle import Throttle
 from kit.probe.on_device import NATIVE, DeviceWork, HeldMessage, Messages
 from kit.probe.operations import READERS, OperationCall
-from kit.probe.torch_private import not_compiled
+from kit.probe.torch_private import not_compiled, records_itself
 
 NAME = "lockstep"
 CONFIG = f"cpu:{NAME},cuda:{NAME},xpu:{NAME}"
@@ -233,6 +233,7 @@ def register(watch: Callable[[], Watch], real_group: Callable[[Any], dist.Proces
             group.connect()
         return group
 
+    records_itself(NAME)
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda", "xpu"])
 
 

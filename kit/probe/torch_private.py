@@ -1,5 +1,5 @@
 """What the probe uses of torch beyond its documented interface; how it takes the place of process groups is in
-`backend`, `world` and `threads.world`.
+`backend`, `world` and `threads.world`. `torch_names` lists all of it, with the versions that have it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed.distributed_c10d as c10d
 from torch._C._dynamo import eval_frame
 from torch.utils import _device
 
@@ -35,6 +36,12 @@ at_end_of_backward: Callable[[Callable[[], None]], None] = torch.autograd.Variab
 def storage_number(tensor: torch.Tensor) -> int:
     """A number that is equal for tensors that share memory; 0 where there is none of its own to share."""
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else 0
+
+
+def records_itself(backend: str) -> None:
+    """Tells torch's flight recorder that what is inside a group of this backend has a recorder of its own."""
+    if hasattr(c10d, "_FR_SELF_RECORDING_BACKENDS"):  # since 2.15, which would ask the group for a name in C++
+        c10d._FR_SELF_RECORDING_BACKENDS.add(backend)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kit.clusters.doctor.finding import Finding, ok, problem, warning, worst
+from kit.clusters.doctor.finding import Finding, note, ok, problem, warning, worst
 from kit.clusters.system import own_processes
+from kit.probe.torch_names import TRIED, never_tried
 
 PYTHON = (3, 11)  # ipykernel 7.4 needs it
 NEEDED = {  # what pyproject.toml asks for, which an environment put together by hand may lack
@@ -29,7 +30,7 @@ NEEDED = {  # what pyproject.toml asks for, which an environment put together by
     "psutil": "5.9",
     "numpy": "1.26",
 }
-TORCH = "2.6"
+TORCH = TRIED[0]
 
 Version = Callable[[str], str | None]
 WIDGETS, BOKEH, ANYWIDGET = "@jupyter-widgets/jupyterlab-manager", "@bokeh/jupyter_bokeh", "anywidget"
@@ -71,6 +72,8 @@ def torch(of: Version = installed) -> Finding:
     if older(found, TORCH):
         fix = f"Run: {sys.executable} -m pip install 'torch>={TORCH}'"
         return problem(f"torch {found}, the labs need {TORCH} or newer", fix)
+    if words := never_tried(found):
+        return note(f"torch {found}: {words}")
     return ok(f"torch {found}")
 
 

@@ -54,6 +54,7 @@ def _prepare(told: dict[str, Any], kernel: Mailbox[ToHost, ToKernel], kernel_pid
     from kit.clusters.host.loop import Loop
     from kit.clusters.host.rank_pool import RankPool
     from kit.clusters.request import Request, Settings
+    from kit.probe.torch_names import never_tried
 
     request = Request(**told["request"])
     settings = Settings(**told["settings"])
@@ -64,7 +65,7 @@ def _prepare(told: dict[str, Any], kernel: Mailbox[ToHost, ToKernel], kernel_pid
         Found(
             backend=chosen.backend,
             devices=chosen.devices,
-            notes=chosen.notes if request.device == "cpu" else (*chosen.notes, *unseen(found)),
+            notes=(*chosen.notes, *(unseen(found) if request.device != "cpu" else ()), *never_tried(torch.__version__)),
             accelerators=tuple((one.device, one.name, one.memory) for one in found),
             build=build,
             imported_in=time.monotonic() - began,
@@ -76,6 +77,8 @@ def _prepare(told: dict[str, Any], kernel: Mailbox[ToHost, ToKernel], kernel_pid
 
 
 def _refusal(problem: Exception) -> Refused:
+    if isinstance(problem, AttributeError | ImportError) and "torch" in sys.modules and (words := _torch_lacks()):
+        return Refused("environment", words)
     if isinstance(problem, ModuleNotFoundError):
         name = (problem.name or "torch").partition(".")[0]
         remedy = f"run `{sys.executable} -m pip install {name}`"
@@ -83,3 +86,12 @@ def _refusal(problem: Exception) -> Refused:
     if isinstance(problem, ValueError):
         return Refused("wish", str(problem))
     return Refused("failure", traceback.format_exc())
+
+
+def _torch_lacks() -> str:
+    """Names that this torch has not, and Lockstep stands on."""
+    import torch
+
+    from kit.probe.torch_names import in_words, lacking
+
+    return in_words(lacking(torch.__version__), torch.__version__)
