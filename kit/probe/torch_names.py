@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-TRIED = ("2.6", "2.8", "2.11", "2.13", "2.15")
+TRIED = ("2.8", "2.13", "2.15")
 USUAL = "2.13"  # what every change is tested with
 
 
@@ -76,10 +76,10 @@ NAMES = (
     ),
     # the compiler: kit.probe.torch_private, kit.probe.memory.account
     Name("torch._C._dynamo.eval_frame.get_eval_frame_callback", "whether code compiles", "no rank starts"),
-    Name("torch._C._dynamo.eval_frame.set_code_exec_strategy", _AS_IT_IS, "`skip_code` does", TRIED[1:]),
-    Name("torch._C._dynamo.eval_frame._FrameAction", _AS_IT_IS, "`skip_code` does", TRIED[1:]),
-    Name("torch._C._dynamo.eval_frame._FrameExecStrategy", _AS_IT_IS, "`skip_code` does", TRIED[1:]),
-    Name("torch._C._dynamo.eval_frame.skip_code", _AS_IT_IS, "`set_code_exec_strategy` does", TRIED[:1]),
+    *(
+        Name(f"torch._C._dynamo.eval_frame.{name}", _AS_IT_IS, "no rank starts")
+        for name in ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy")
+    ),
     Name(
         "torch._disable_dynamo", "the compiler keeps away from the account of memory", "no memory beside torch.compile"
     ),
@@ -87,11 +87,17 @@ NAMES = (
         "torch.utils._python_dispatch.TorchDispatchMode._should_skip_dynamo",
         "the account of memory loads no compiler",
         "the first account takes seconds longer",
-        TRIED[2:],
+        TRIED[1:],
     ),
     # autograd: kit.probe.torch_private, and the references of the labs
     Name("torch._C._current_graph_task_id", _BACKWARD, "no rank starts"),
     Name("torch.autograd.Variable._execution_engine.queue_callback", _BACKWARD, "no rank starts"),
+    Name(
+        "torch.utils._device._device_constructors",
+        "a default device is asked of functions that make tensors",
+        "no rank starts",
+    ),
+    Name("torch.autograd._unsafe_preserve_version_counter", "a received value can be written late", "no rank starts"),
     # devices: kit.cli.gpu
     Name("torch.cuda._is_in_bad_fork", "doctor --gpu sees a rank that cannot use its GPU", "that step of it fails"),
     # tensors
@@ -125,13 +131,13 @@ def release(version: str) -> str:
     return found[0] if found else version
 
 
-def never_tried(version: str) -> str:
-    """What to say about a torch that Lockstep was never tried with; '' for one that it was."""
+def never_tried(version: str) -> tuple[str, ...]:
+    """What to say of a torch that Lockstep was never tried with; nothing of one that it was."""
     if release(version) in TRIED:
-        return ""
+        return ()
     return (
         f"torch {release(version)} was never tried with Lockstep; tried: {', '.join(TRIED)}; "
-        f"if something is odd, pip install torch=={USUAL}"
+        f"if something is odd, pip install torch=={USUAL}",
     )
 
 

@@ -62,10 +62,6 @@ def not_compiled_itself(function: Function) -> Function:
 
 def _skipped(function: Function, and_callees: bool) -> Function:
     tools: Any = eval_frame
-    if hasattr(tools, "set_code_exec_strategy"):
-        skip, usual = tools._FrameAction.SKIP, tools._FrameAction.DEFAULT
-        strategy = tools._FrameExecStrategy(skip, skip if and_callees else usual)
-        tools.set_code_exec_strategy(function.__code__, strategy)
-    else:  # torch 2.6 knows nothing that holds for what the function calls, too
-        tools.skip_code(function.__code__)
+    skip, usual = tools._FrameAction.SKIP, tools._FrameAction.DEFAULT
+    tools.set_code_exec_strategy(function.__code__, tools._FrameExecStrategy(skip, skip if and_callees else usual))
     return function

@@ -72,7 +72,7 @@ def torch(of: Version = installed) -> Finding:
     if older(found, TORCH):
         fix = f"Run: {sys.executable} -m pip install 'torch>={TORCH}'"
         return problem(f"torch {found}, the labs need {TORCH} or newer", fix)
-    if words := never_tried(found):
+    for words in never_tried(found):
         return note(f"torch {found}: {words}")
     return ok(f"torch {found}")
 
