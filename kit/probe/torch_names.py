@@ -186,5 +186,6 @@ def exists(name: str) -> bool:
 
 def _gets(kind: type, name: str) -> bool:
     """Whether each object of a class is given something of that name, or is made with it."""
-    made = [method.__code__ for method in (kind.__new__, kind.__init__) if isinstance(method, FunctionType)]
+    methods = [getattr(kind, method) for method in ("__new__", "__init__")]
+    made = [method.__code__ for method in methods if isinstance(method, FunctionType)]
     return any(name in (*code.co_names, *code.co_varnames) for code in made)

@@ -44,7 +44,8 @@ def pickletools_globals(blob: bytes) -> bytes:
 
 def test_a_global_may_be_named_like_one_of_torchs_modules() -> None:
     import torch.distributed as dist
-    import torch.distributed.config  # noqa: F401  a module of a class of its own
+
+    pytest.importorskip("torch.distributed.config")  # a module of a class of its own, which torch 2.8 has not
 
     config = {"width": 3}
 
