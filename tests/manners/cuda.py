@@ -47,11 +47,12 @@ class Astray(RuntimeError):
 
 def standing() -> dict[str, int]:
     """The current device of each thread of this process that runs code of the kit's, by its name."""
-    stacks = sys._current_frames()
+    threads = {thread.ident: thread for thread in threading.enumerate()}
     return {
-        thread.name: _standing.get(thread, 0)
-        for thread in threading.enumerate()
-        if any(frame.f_code.co_filename.startswith(KIT) for frame, _ in traceback.walk_stack(stacks[thread.ident or 0]))
+        threads[ident].name: _standing.get(threads[ident], 0)
+        for ident, stack in sys._current_frames().items()
+        if ident in threads
+        and any(frame.f_code.co_filename.startswith(KIT) for frame, _ in traceback.walk_stack(stack))
     }
 
 

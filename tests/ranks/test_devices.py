@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -23,13 +24,19 @@ def on_devices() -> Iterator[LiveRunner]:
 
 
 def where_its_threads_stand() -> dict[str, int]:
-    """While a future's callback runs, in whichever thread that is."""
+    """While a future's callback runs, in whichever thread that is: that one, and those that were there before."""
     from tests.manners.cuda import standing
+
+    before = {"launches", *standing()}
+
+    def look(_: object) -> None:
+        known = {*before, threading.current_thread().name}  # others may have begun just now
+        seen.update({name: device for name, device in standing().items() if name in known})
 
     x, seen, other = torch.ones(2), {}, 1 - dist.get_rank()
     message = dist.irecv(torch.empty(2), other)
     assert message is not None
-    called = message.get_future().then(lambda _: seen.update(standing()))
+    called = message.get_future().then(look)
     dist.barrier()  # nobody's message comes before both have said what is to be done then
     sent = dist.isend(x, other)
     called.wait()
