@@ -163,6 +163,11 @@ def synchronize(*_: Any) -> None:
         stand(task)
 
 
+def under_way() -> int:
+    """Tensors that the device is at work on."""
+    return len(_under_way)
+
+
 def touch(tensor: torch.Tensor, writing: bool = False) -> None:
     """The calling thread's stream reads it now, or writes it."""
     if not _under_way or tensor.layout is not torch.strided:

@@ -305,6 +305,20 @@ def test_a_slow_link_holds_the_host_no_longer_than_the_message_and_its_end_is_re
         assert operation.ended is not None and operation.ended - operation.issued >= latency * 1e9
 
 
+def over_a_link_faster_than_the_machine(count: int) -> int:
+    from tests.manners.streams import under_way
+
+    work = dist.all_reduce(torch.ones(count), async_op=True)
+    assert work is not None
+    work.wait()
+    return under_way()
+
+
+def test_a_message_is_not_over_before_it_has_really_come(ranks: LiveRunner) -> None:
+    with ranks.link(1e-6, 1e15):
+        assert ranks.record(over_a_link_faster_than_the_machine, 4_000_000).results == [0, 0, 0]
+
+
 def test_passes_of_a_training_step_on_slow_links_are_times_of_the_device(ranks: LiveRunner) -> None:
     with ranks.link(0.005, 1e9):
         trace = ranks.record(trained).trace
