@@ -72,6 +72,8 @@ class Rank:
         self._world = World(number, backend, self._watch)
         self._run: StepRun | RecordRun | None = None
         self._worker: threading.Thread | None = None
+        self._beginning = threading.Lock()
+        self._early: list[Go] = []  # for a run whose function is still being loaded
 
     def start(self) -> None:
         seed_everything(self.number)
@@ -122,7 +124,11 @@ class Rank:
         if isinstance(order, Begin):
             self._begin(order)
             return
-        run = self._run
+        with self._beginning:
+            run = self._run
+            if run is None and isinstance(order, Go):
+                self._early.append(order)
+                return
         if run is None and isinstance(order, WherePlease):
             self._channel.send(Where(order.run, self.number, None, None, loads=True))
         if run is None or order.run != run.id:
@@ -144,7 +150,7 @@ class Rank:
                 raise AssertionError(f"{type(run).__name__} cannot obey {order!r}")
 
     def _begin(self, order: Begin) -> None:
-        before, self._run = (self._worker, self._run), None
+        before, self._run, self._early = (self._worker, self._run), None, []
         self._worker = threading.Thread(target=self._work, args=(order, *before), name="worker", daemon=True)
         self._worker.start()
 
@@ -169,7 +175,11 @@ class Rank:
             self._channel.send(could_not_begin(task, self.number, error))
             return
         self._world.during_run(threading.get_ident())
-        self._watch.observer = self._run = run
+        with self._beginning:
+            self._watch.observer = self._run = run
+            for told in self._early:
+                if isinstance(run, StepRun) and told.run == run.id:
+                    run.go(told)
         try:
             run.body()
         finally:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 def broadcast_state(model, source, group=None):
     """Give every rank the source's parameters and buffers, in place."""
     for x in [*model.parameters(), *model.buffers()]:  # frozen ones too; a shared one once
-        dist.broadcast(x.detach(), source, group=group)  # detach() shares the memory
+        dist.broadcast(x.detach(), group_src=source, group=group)  # detach() shares the memory
 
 
 def average_gradients(model, group=None):

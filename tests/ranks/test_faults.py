@@ -178,6 +178,18 @@ def test_a_rank_stopped_between_runs(three: LiveRunner) -> None:
     assert session.results[0].tolist() == [3.0]
 
 
+def test_a_rank_that_is_told_to_go_before_it_has_begun_goes(three: LiveRunner) -> None:
+    """It is told so while it is stopped, and hears of the run and of the motion at once."""
+    assert works(three)
+    os.kill(three.pids[2], signal.SIGSTOP)
+    session = three.step(faults.fine, torch.ones(1))
+    assert [s.phase for s in session.finish()] == ["waiting", "waiting", "stopped"]
+    os.kill(three.pids[2], signal.SIGCONT)
+    while session.live:
+        session.finish()
+    assert session.results[0].tolist() == [3.0]
+
+
 def test_a_rank_killed_while_a_record_runs(three: LiveRunner, tmp_path: Path) -> None:
     sign = tmp_path / "running"
     with (

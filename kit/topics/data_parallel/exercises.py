@@ -57,8 +57,8 @@ EQUAL_START = Exercise(
         "Which of a model's tensors make up what it computes? Not only those that are trained.",
         "`model.parameters()` has the frozen ones too, a shared one once; `model.buffers()` has the rest.",
         (
-            "`for x in [*model.parameters(), *model.buffers()]: dist.broadcast(x.detach(), source, group=group)`:"
-            " `detach()` shares the memory, so what arrives is in the model."
+            "`for x in [*model.parameters(), *model.buffers()]: dist.broadcast(x.detach(), group_src=source,"
+            " group=group)`: `detach()` shares the memory, so what arrives is in the model."
         ),
     ),
     before=(returns_nothing,),
@@ -85,6 +85,7 @@ EQUAL_START = Exercise(
         ),
     ),
     mistakes=mistakes.EQUAL_START,
+    peers_in_group=True,
     praise="every parameter and every buffer sent once",
 )
 

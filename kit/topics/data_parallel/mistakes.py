@@ -3,7 +3,7 @@
 from kit.grade.exercise import Mistake
 
 EVERY = "[*model.parameters(), *model.buffers()]"
-SEND = "dist.broadcast(x.detach(), source, group=group)"
+SEND = "dist.broadcast(x.detach(), group_src=source, group=group)"
 
 GROUP_IGNORED = Mistake(
     "group ignored",
@@ -26,6 +26,12 @@ EQUAL_START = (
         body="torch.manual_seed(0)  # too late: the model is made",
     ),
     Mistake("always from rank zero", "values", ("wrong source", "rank 0"), {SEND: "dist.broadcast(x.detach(), 0)"}),
+    Mistake(  # right in a group of the first ranks, which counts them as the world does
+        "the world's number in a group",
+        "values",
+        ("in a group of ranks 1, 2 and 3 of 4", "group_dst= and group_src= count within the group"),
+        {"group_src=": ""},
+    ),
     Mistake("without buffers", "values", ("still has its own mask", "a buffer"), {EVERY: "model.parameters()"}),
     Mistake(
         "without frozen ones",
