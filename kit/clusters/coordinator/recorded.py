@@ -118,6 +118,8 @@ class RecordedRun(CoordinatedRun):
                 self._out.to_rank(rank, ReportPlease(self.id))
 
     def _look(self, now: int) -> None:
+        if self._told_by is not None:  # the ranks are being asked: who asks again is not to wait longer
+            return
         self._asked = {rank for rank, status in enumerate(self._ranks) if status.under_way}
         self._told_by = now + ANSWERS
         for rank in sorted(self._asked):

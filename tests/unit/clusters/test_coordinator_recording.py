@@ -138,6 +138,16 @@ def test_a_look_tells_where_all_ranks_are() -> None:
     assert states[2].detail == "it still loads the function and what that imports"
 
 
+def test_who_looks_again_and_again_is_told_as_soon_as_who_looks_once() -> None:
+    game = Recording()
+    game.coordinator.hear(Look(1), NOW)
+    deadline = game.coordinator.next_deadline
+    assert deadline is not None
+    assert game.coordinator.hear(Look(1), deadline - 1) == [], "the ranks have been asked"
+    assert game.coordinator.next_deadline == deadline
+    assert looked(game.coordinator.tick(deadline)) is not None
+
+
 def looked(deliveries: list[Delivery]) -> tuple[RankState, ...] | None:
     told = [delivery.message for delivery in deliveries if isinstance(delivery, ForKernel)]
     return next((message.states for message in told if isinstance(message, Looked)), None)
