@@ -15,7 +15,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
@@ -177,8 +177,3 @@ def looped(ranks: int, chunks: int) -> list[list[int]]:
 def v_shaped(ranks: int) -> list[list[int]]:
     """Which stages each rank holds when they go down and up again: rank r holds r and 2 ranks - 1 - r."""
     return [[rank, 2 * ranks - 1 - rank] for rank in range(ranks)]
-
-
-def placement(schedule: Schedule) -> Sequence[frozenset[int]]:
-    """The stages that each rank computes."""
-    return [frozenset(action.stage for action in row) for row in schedule.rows]

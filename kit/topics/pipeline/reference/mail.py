@@ -43,23 +43,22 @@ class Letter(NamedTuple):
 
 
 class Route(NamedTuple):
-    source: int  # ranks within the pipeline's group
+    source: int
     to: int
 
 
 class Mail:
-    """This rank's end of all routes. All ranks of the group make one, in the same order: groups are made.
+    """This rank's end of all routes. All ranks make one at the same time: groups are made.
 
     rows: the schedule. depth: stages of one copy of the model. like: a tensor as they all travel.
     """
 
-    def __init__(self, rows: Rows, depth: int, like: Tensor, ranks: Sequence[int]) -> None:
+    def __init__(self, rows: Rows, depth: int, like: Tensor) -> None:
         self._like = like
-        self._ranks = ranks
-        self._me = ranks.index(dist.get_rank())
+        self._me = dist.get_rank()
         self._home = {action.stage: rank for rank, row in enumerate(rows) for action in row}
         self._letters = self._planned(rows, depth)
-        groups = {route: dist.new_group([ranks[end] for end in route]) for route in sorted(self._letters)}
+        groups = {route: dist.new_group(list(route)) for route in sorted(self._letters)}
         self._groups = {route: group for route, group in groups.items() if self._me in route}
         self._route_of = {letter: route for route, letters in self._letters.items() for letter in letters}
         self._sent: list[tuple[dist.Work, Tensor]] = []
@@ -90,7 +89,7 @@ class Mail:
             self._here[letter] = what
             return
         what = what.contiguous()
-        work = dist.isend(what, self._ranks[route.to], group=self._groups[route])
+        work = dist.isend(what, route.to, group=self._groups[route])
         assert work is not None, "this rank is one of the two"
         self._sent.append((work, what))  # kept until it has arrived
 
@@ -113,7 +112,7 @@ class Mail:
     def _post(self, route: Route) -> None:
         if self._to_come[route]:
             letter, what = self._to_come[route].popleft(), torch.empty_like(self._like)
-            work = dist.irecv(what, self._ranks[route.source], group=self._groups[route])
+            work = dist.irecv(what, route.source, group=self._groups[route])
             assert work is not None, "this rank is one of the two"
             self._coming[route] = letter, what, work
 
