@@ -36,6 +36,7 @@ def run(path: Path, world: int, folder: Path, monkeypatch: pytest.MonkeyPatch, s
         cwd=str(folder),
         execution_timeout=300,
         progress_bar=False,
+        coalesce_streams=True,  # a kernel sends what is printed in pieces, which end anywhere
     )
     return json.loads(done.read_text(encoding="utf-8"))
 
