@@ -76,7 +76,7 @@ class Rank:
         self._early: list[Go] = []  # for a run whose function is still being loaded
 
     def start(self) -> None:
-        seed_everything(self.number)
+        seed_everything(self.number, self._accelerator)
         self._accelerator.take()
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // self._size))
         try:
@@ -84,7 +84,7 @@ class Rank:
         except peers.Intruded as intruded:
             self._channel.send(Intruded(self.number, str(intruded)))
             raise
-        self._slate = Slate(self.number)
+        self._slate = Slate(self.number, self._accelerator)
         self._channel.send(Ready(self.number))
         threading.Thread(target=self._live, name="control", daemon=True).start()
 

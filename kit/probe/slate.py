@@ -7,13 +7,15 @@ import multiprocessing
 import os
 import sys
 import warnings
+from itertools import takewhile
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from kit.probe.own import own_modules
+from kit.probe.accelerator import Accelerator
+from kit.probe.own import is_own
 from kit.probe.world import seed_everything
 
 # Where code that tries things out puts functions of its own in place of torch's.
@@ -35,12 +37,12 @@ _PATCHED: tuple[Any, ...] = (
 class Slate:
     """The process as it is now. `clean` brings it back to that, with random numbers that no run has drawn."""
 
-    def __init__(self, rank: int) -> None:
-        self._rank = rank
+    def __init__(self, rank: int, accelerator: Accelerator) -> None:
+        self._rank, self._accelerator = rank, accelerator
         self._folder = os.getcwd()
         self._environment = dict(os.environ)
         self._path = list(sys.path)
-        self._modules = set(sys.modules)
+        self._newest = next(reversed(sys.modules))
         self._filters = list(warnings.filters)
         self._threads = torch.get_num_threads()
         self._dtype = torch.get_default_dtype()
@@ -53,7 +55,7 @@ class Slate:
         for child in multiprocessing.active_children():
             child.kill()
             child.join()
-        for name in own_modules().keys() - self._modules:  # which may be others by now
+        for name in self._imported():  # which may be others by now
             del sys.modules[name]
         for owner, functions in self._functions:
             _put_back(owner, functions)
@@ -71,7 +73,12 @@ class Slate:
             torch.use_deterministic_algorithms(False)
         torch.set_anomaly_enabled(False)
         gc.enable()
-        seed_everything(self._rank)
+        seed_everything(self._rank, self._accelerator)
+
+    def _imported(self) -> list[str]:
+        """Own modules that came since. Those that every rank shares are not looked at: a look copies their memory."""
+        since = list(takewhile(lambda name: name != self._newest, reversed(sys.modules)))  # in the order of coming
+        return [name for name in since if is_own(sys.modules[name])]
 
 
 def _put_back(owner: Any, functions: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from kit.probe import placing
+from kit.probe.accelerator import Accelerator
 from kit.probe.backend import CONFIG, Watch, connected_group, register
 from kit.probe.peers import only_ours
 from kit.probe.staged import StagedGroup
@@ -158,7 +159,7 @@ def install(current: Callable[[], World]) -> dict[str, Callable[..., Any]]:
     return originals
 
 
-def seed_everything(rank: int) -> None:
+def seed_everything(rank: int, accelerator: Accelerator) -> None:
     """Forked processes share their parent's random state: give each its own."""
     import random
 
@@ -167,4 +168,4 @@ def seed_everything(rank: int) -> None:
     seed = int.from_bytes(os.urandom(4), "little") ^ rank
     random.seed(seed)
     np.random.seed(seed)
-    torch.manual_seed(seed)
+    accelerator.seed(seed)

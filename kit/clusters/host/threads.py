@@ -122,7 +122,7 @@ class ThreadHost:
 
     def _begin(self, rank: int) -> ThreadRun:
         watch = Watch(CPU)
-        seed_everything(rank)
+        seed_everything(rank, CPU)
         world = ThreadWorld(rank, watch)
         world.join("world", self._size)
         order = Begin(self._order.task, self._order.arguments[rank])
