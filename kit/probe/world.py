@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
