@@ -73,9 +73,9 @@ def test_there_is_a_stub_for_every_exercise() -> None:
     assert {param.id for param in STUBS} == set(EXERCISES)
 
 
-@pytest.mark.parametrize("topic", ["00", "01", "03", "04"])
-def test_every_lab_has_fifteen_mistakes_or_more(topic: str) -> None:
-    assert sum(len(each.mistakes) for each in EXERCISES.values() if each.lab.startswith(topic)) >= 15
+@pytest.mark.parametrize("number", sorted({lab[:2] for lab in discovery.labs()}))
+def test_every_lab_has_fifteen_mistakes_or_more(number: str) -> None:
+    assert sum(len(each.mistakes) for each in EXERCISES.values() if each.lab.startswith(number)) >= 15
 
 
 @pytest.mark.parametrize("each", EXERCISES.values(), ids=EXERCISES)
