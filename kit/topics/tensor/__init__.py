@@ -1,0 +1,18 @@
+"""Tensor and sequence parallel: layers in shards, forward and backward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit import lazy
+
+if TYPE_CHECKING:
+    from kit.topics.tensor.reference.by_hand import copy_in as copy_in
+    from kit.topics.tensor.reference.by_hand import gather_in as gather_in
+    from kit.topics.tensor.reference.by_hand import scatter_out as scatter_out
+    from kit.topics.tensor.reference.by_hand import shard as shard
+    from kit.topics.tensor.reference.by_hand import sum_out as sum_out
+    from kit.topics.tensor.reference.gpt import TensorParallelGPT as TensorParallelGPT
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(__name__)
