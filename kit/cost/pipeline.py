@@ -1,19 +1,22 @@
-"""What a pipeline schedule costs before it runs: when every action begins and ends, who is idle, who holds how much.
+"""A pipeline schedule in time: when every action begins and ends, who is idle, who holds how much.
 
-A discrete-event simulation. A rank takes its actions in their order, each as soon as what it needs has come; messages
-travel while ranks compute, one after the other on each link. The work is linear in the number of actions.
+`simulated` says so before it runs, by a discrete-event simulation: a rank takes its actions in their order, each as soon
+as what it needs has come; messages travel while ranks compute, one after the other on each link. The work is linear in
+the number of actions. `measured` reads the same off the trace of a run. Both are a `Timeline`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kit.plan.flaws import flaws
 from kit.plan.progress import progress
 from kit.plan.schedule import BACKWARD, FORWARD, FREES, INPUT, PASSES_BACK, WEIGHT, Action, Kind, Schedule
+from kit.trace.facts import RankTrace, Record
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Times:
 
 
 class Box(NamedTuple):
-    """One action as it would run: seconds from the start."""
+    """One action: seconds from the start."""
 
     action: Action
     began: float
@@ -64,8 +67,11 @@ Moments = tuple[tuple[float, ...], ...]  # by rank, an entry an action
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
-    """A schedule with the seconds from the start at which each of its actions begins and ends."""
+class Timeline:
+    """A schedule with the seconds from the start at which each of its actions begins and ends.
+
+    An action lasts while it computes: waiting for a message is idle time and lies before it.
+    """
 
     schedule: Schedule
     began: Moments
@@ -124,8 +130,13 @@ class Simulated:
     def most_held(self, rank: int) -> int:
         return max(count for _, count in self.held(rank))
 
+    def times(self, latency: float = 0.0, message: float = 0.0) -> Times:
+        """What every action took here: put into `simulated`, it says what waiting alone makes of them."""
+        took = {box.action: box.ended - box.began for rank in range(len(self.began)) for box in self.boxes(rank)}
+        return Times(latency=latency, message=message, measured=took)
 
-def simulated(schedule: Schedule, times: Times | None = None) -> Simulated:
+
+def simulated(schedule: Schedule, times: Times | None = None) -> Timeline:
     """When every action of a schedule begins and ends.
 
     times: None counts in units, F, I and W one each. A schedule that lacks an action is simulated as it is. ValueError
@@ -160,7 +171,53 @@ def simulated(schedule: Schedule, times: Times | None = None) -> Simulated:
         ended[rank].append(end)
         clock[rank] = begin if leads else end
         over[number], arrived[number] = end, links.arrival(rank, action, end)
-    return Simulated(schedule, tuple(map(tuple, began)), tuple(map(tuple, ended)))
+    return Timeline(schedule, tuple(map(tuple, began)), tuple(map(tuple, ended)))
+
+
+_NAMED = re.compile(r"PP:(\d+)([FBIW])(\d+)")  # as torch's own pipelines name their actions, too
+
+
+def measured(schedule: Schedule, run: Record, step: int = -1) -> Timeline:
+    """When every action of a schedule began and ended in a recorded run, whose code names them: 'PP:0F3'.
+
+    step: counted from 0 or, negative, from the last. What stands under a name before its last wait for a message counts
+    as waiting. ValueError where the run did not take every action of the schedule in that step, in its order.
+    """
+    if len(run.ranks) != schedule.ranks:
+        raise ValueError(f"a schedule of {schedule.ranks} ranks did not run on {len(run.ranks)}")
+    seen = [_named_actions(rank) for rank in run.ranks]
+    moments: list[list[tuple[int, int]]] = []
+    for rank, (row, named) in enumerate(zip(schedule.rows, seen, strict=True)):
+        steps = [named[first : first + len(row)] for first in range(0, len(named), len(row) or 1)]
+        if row and not -len(steps) <= step < len(steps):
+            raise ValueError(f"rank {rank} has taken {len(steps)} steps of this schedule: there is no step {step}")
+        taken = steps[step] if row else []
+        if [action for action, _, _ in taken] != list(row):
+            raise ValueError(
+                f"rank {rank} did not take the actions of this schedule in their order: its code has to name them, "
+                "`with record_function('PP:0F3')`, as kit.topics.pipeline.Pipeline and torch's runtime do"
+            )
+        moments.append([(began, ended) for _, began, ended in taken])
+    zero = min((began for row in moments for began, _ in row), default=0)
+    began = tuple(tuple((begin - zero) / 1e9 for begin, _ in row) for row in moments)
+    ended = tuple(tuple((end - zero) / 1e9 for _, end in row) for row in moments)
+    return Timeline(schedule, began, ended)
+
+
+def _named_actions(rank: RankTrace) -> list[tuple[Action, int, int]]:
+    """Each with the moments, in ns, at which it began to compute and was over."""
+    waits = sorted(wait for operation in rank.operations for wait in operation.waits)
+    found, at = [], 0
+    for stretch in rank.stretches:
+        named = _NAMED.fullmatch(stretch.name)
+        if named is None:
+            continue
+        began = stretch.start
+        while at < len(waits) and waits[at][1] <= stretch.end:
+            began = max(began, waits[at][1])
+            at += 1
+        found.append((Action(int(named[1]), cast("Kind", named[2]), int(named[3])), began, stretch.end))
+    return found
 
 
 class _Links:

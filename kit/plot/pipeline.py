@@ -17,7 +17,7 @@ from kit.plot.timeline import DETAIL, round_step, time_axis
 from kit.trace.text import duration
 
 if TYPE_CHECKING:
-    from kit.cost.pipeline import Simulated
+    from kit.cost.pipeline import Timeline
 
 _KINDS = ("forward", "backward", "weights", "idle")
 _KIND = {"F": 0, "B": 1, "I": 1, "W": 2}
@@ -34,7 +34,7 @@ _MOST_HELD = 8  # ranks whose activations are drawn; the words have all of them
 _MANY = 12  # ranks that are written out in words
 
 
-def pipeline_figure(runs: Mapping[str, Simulated], unit: str = "s") -> Figure:
+def pipeline_figure(runs: Mapping[str, Timeline], unit: str = "s") -> Figure:
     """A block for each run by its name, such as 'ideal' and 'measured', then the activations that each rank holds.
 
     unit: 's' where the runs' times are seconds, otherwise the word for what they count. Raises ValueError for no run,
@@ -66,7 +66,7 @@ def _counted(longest: float, unit: str) -> Axis:
     return Axis(0.0, longest or 1.0, marks, label=unit, zoom=True)
 
 
-def _block(name: str, run: Simulated, axis: Axis, unit: str) -> Axes:
+def _block(name: str, run: Timeline, axis: Axis, unit: str) -> Axes:
     world = run.schedule.ranks
     pitch = max(_THIN, min(_ROW, _TALL / world))
     thick = pitch - (2 if pitch > 2 * _THIN else 1)
@@ -85,7 +85,7 @@ def _block(name: str, run: Simulated, axis: Axis, unit: str) -> Axes:
     )
 
 
-def _idle(run: Simulated, pitch: float, thick: float) -> Boxes:
+def _idle(run: Timeline, pitch: float, thick: float) -> Boxes:
     """A grey row for each rank, from begin to end: what nothing covers is idle."""
     tops = pitch * np.arange(run.schedule.ranks, dtype=float)
     told = [f"rank {rank} is idle for {_share(run.idle(rank), run.seconds)}" for rank in range(len(tops))]
@@ -94,7 +94,7 @@ def _idle(run: Simulated, pitch: float, thick: float) -> Boxes:
     return Boxes(zero, zero + run.seconds, tops, tops + thick, kind, _KINDS, told)
 
 
-def _boxes(run: Simulated, pitch: float, thick: float, unit: str) -> Boxes:
+def _boxes(run: Timeline, pitch: float, thick: float, unit: str) -> Boxes:
     rows = [(rank, action) for rank, row in enumerate(run.schedule.rows) for action in row]
     began, ended = (values([moment for row in all_rows for moment in row]) for all_rows in (run.began, run.ended))
     half = {
@@ -115,7 +115,7 @@ def _boxes(run: Simulated, pitch: float, thick: float, unit: str) -> Boxes:
     return Boxes(began, ended, top + upper, top + lower, kinds, _KINDS, told)
 
 
-def _numbers(run: Simulated, boxes: Boxes, axis: Axis) -> list[Labels]:
+def _numbers(run: Timeline, boxes: Boxes, axis: Axis) -> list[Labels]:
     """Micro-batches, in the boxes that have room for their numbers."""
     text = [str(action.micro_batch) for row in run.schedule.rows for action in row]
     width = (axis.share(boxes.right) - axis.share(boxes.left)) * (816 - _LEFT - _RIGHT)
@@ -130,7 +130,7 @@ def _numbers(run: Simulated, boxes: Boxes, axis: Axis) -> list[Labels]:
     return labels
 
 
-def _activations(run: Simulated, axis: Axis) -> list[Axes]:
+def _activations(run: Timeline, axis: Axis) -> list[Axes]:
     """How many each rank holds: a plot a rank, all of one scale."""
     ranks = range(run.schedule.ranks)
     most = max(map(run.most_held, ranks), default=0) or 1
@@ -155,7 +155,7 @@ def _activations(run: Simulated, axis: Axis) -> list[Axes]:
     return plots
 
 
-def _words(name: str, run: Simulated, unit: str) -> list[str]:
+def _words(name: str, run: Timeline, unit: str) -> list[str]:
     made, ranks = run.schedule, range(run.schedule.ranks)
     held = [run.most_held(rank) for rank in ranks]
     most = f"{max(held)} on the rank that holds most" if len(held) > _MANY else f"{', '.join(map(str, held))} by rank"

@@ -22,6 +22,7 @@ from kit.probe.ledger import Entry, caller, wait_began
 from kit.probe.on_device import DeviceWork, unlike_gloo
 from kit.probe.operations import OperationCall
 from kit.probe.run import Run, making_of_group
+from kit.probe.stretches import Stretches
 from kit.probe.torch_private import at_end_of_backward, backward_number
 from kit.protocol.messages import Operations, Report, Where
 from kit.trace.facts import Place
@@ -49,13 +50,16 @@ class RecordRun(Run):
         self._note_last = partial(at_end_of_backward, self.note_promises)  # after what is put there meanwhile
         self.clock = DeviceClock(self.accelerator) if self.accelerator.runs_ahead else None
         self._spinning = SpinningDetector(self.worker, self.native)
+        self._stretches = Stretches(self.clock)
 
     def start(self) -> None:
         if self.clock is not None:
             self.clock.start()
+        self._stretches.start()
         self.released = time.monotonic_ns()
 
     def end(self) -> None:
+        self._stretches.stop()
         if self.clock is not None:
             self._device_ends(self.clock)
         self.note_promises()
@@ -67,7 +71,8 @@ class RecordRun(Run):
 
     def operations(self) -> Operations:
         """All that is told of the run's operations when it has ended."""
-        return Operations(self.id, self.rank, self.ledger.facts())
+        stretches = self._stretches.facts if self.aborted is None else ()  # a device may never come to their ends
+        return Operations(self.id, self.rank, self.ledger.facts(), stretches=stretches)
 
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         if self._promised:
@@ -109,6 +114,8 @@ class RecordRun(Run):
                 self.waiting = (under_way, time.monotonic())
             time.sleep(NAP)
         self.waiting = None
+        if self.aborted is None:
+            self.accelerator.synchronize()  # what was computed after the last operation, too
         clock.read()
 
     def held_back(self, entry: Entry, group: ObservedGroup, call: OperationCall, launch: Launch) -> Launch:

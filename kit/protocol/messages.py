@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:  # whoever only relays messages need not load what is in them
     from kit.protocol.links import Links
     from kit.protocol.parcels import Parcel
-    from kit.trace.facts import Account, Failure, Operation, Pass, Phase, Place, RankState, Stop, TensorFact
+    from kit.trace.facts import Account, Failure, Operation, Pass, Phase, Place, RankState, Stop, Stretch, TensorFact
 
 How = Literal["step", "over", "into", "out", "to_collective", "to_line", "finish"]
 
@@ -264,6 +264,7 @@ class Operations:
     operations: tuple[Operation, ...]
     passes: tuple[Pass, ...] = ()
     account: Account | None = None
+    stretches: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True)

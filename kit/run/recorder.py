@@ -11,7 +11,20 @@ from kit.probe.delta import Decoder
 from kit.probe.own import is_own_file, source_lines
 from kit.protocol.messages import AtStop, Operated, Operations, Posted, Report
 from kit.resources import reference_label
-from kit.trace.facts import Account, Meta, Mode, Operation, Output, Pass, Place, Position, RankTrace, Source, Stop
+from kit.trace.facts import (
+    Account,
+    Meta,
+    Mode,
+    Operation,
+    Output,
+    Pass,
+    Place,
+    Position,
+    RankTrace,
+    Source,
+    Stop,
+    Stretch,
+)
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -26,6 +39,7 @@ class _RankRecord:
     output: list[Output] = field(default_factory=list)
     passes: tuple[Pass, ...] = ()
     account: Account | None = None
+    stretches: tuple[Stretch, ...] = ()
     decoder: Decoder = field(default_factory=Decoder)
     frozen: RankTrace | None = None
 
@@ -61,6 +75,7 @@ class Recorder:
                 record = self._grown(rank)
                 self._note_operations(record, operations)
                 record.passes, record.account = message.passes, message.account
+                record.stretches = message.stretches
             case _:
                 return
 
@@ -117,6 +132,7 @@ class Recorder:
                 tuple(record.output),
                 record.passes,
                 record.account,
+                record.stretches,
             )
         return record.frozen
 

@@ -376,6 +376,15 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a rank's code did under a name that it gave itself, with `torch.profiler.record_function`."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class RankTrace:
     """Everything one rank did."""
 
@@ -386,6 +395,7 @@ class RankTrace:
     output: tuple[Output, ...] = ()  # all it printed
     passes: tuple[Pass, ...] = ()  # where they were watched
     account: Account | None = None  # where memory was accounted for
+    stretches: tuple[Stretch, ...] = ()  # that its code named, in order of their beginnings; of recorded runs
 
     def until(self, state: RankState, moment: int) -> RankTrace:
         """What the rank had done when it was in a state, at a moment."""
@@ -398,6 +408,7 @@ class RankTrace:
             output=tuple(output for stop in stops for output in stop.output),
             passes=tuple(one for one in self.passes if one.end <= moment),
             account=self.account and self.account.until(moment),
+            stretches=tuple(one for one in self.stretches if one.end <= moment),
         )
 
 

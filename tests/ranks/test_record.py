@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.distributed as dist
+from torch.profiler import record_function
 
 import kit
+from kit.run.errors import RankError
 from kit.run.live import LiveRunner
 from kit.topics.collectives.reference import ring_all_reduce
 
@@ -66,3 +69,26 @@ def test_futures_and_asynchronous_operations_end(three: LiveRunner) -> None:
     recording = three.record(asynchronous)
     assert recording.results == [9.0] * 3
     assert all(op.ended is not None for op in recording.trace.ranks[0].operations)
+
+
+def names_what_it_does(fails: bool = False) -> None:
+    with record_function("a step"):
+        with record_function("PP:0F0"):
+            dist.barrier()
+        if fails:
+            raise ValueError("in the middle")
+        dist.barrier()
+
+
+def test_what_code_names_is_in_the_trace(three: LiveRunner) -> None:
+    """Also after a run that failed within a name."""
+    with pytest.raises(RankError):
+        three.record(names_what_it_does, fails=True)
+    for rank in three.record(names_what_it_does).trace.ranks:
+        step, action = rank.stretches
+        assert [step.name, action.name] == ["a step", "PP:0F0"]
+        first, second = rank.operations
+        assert first.ended is not None and second.ended is not None
+        assert step.start <= action.start <= first.issued <= first.ended <= action.end <= second.issued
+        assert second.ended <= step.end
+    assert not any(rank.stretches for rank in three.record(speak).trace.ranks)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from kit.cost.pipeline import Times, simulated
+from kit.cost.pipeline import Times, measured, simulated
 from kit.plan.families import FAMILIES, schedule
 from kit.plan.schedule import Action, read
+from kit.trace.facts import Meta, Operation, RankTrace, Record, Stretch
 
 
 def begins(text: str, times: Times) -> dict[str, float]:
@@ -110,3 +112,71 @@ def test_nothing_begins_before_what_it_needs_is_over(family: str) -> None:
                 assert began >= over[Action(stage, "I", micro_batch)]
         for one, two in pairwise(row):
             assert two.began >= one.ended or two.began == one.began
+
+
+# -- what has run
+
+
+def recorded(*ranks: RankTrace) -> Record:
+    return Record(Meta("train", "record", len(ranks), "gloo", ("cpu",) * len(ranks)), ranks)
+
+
+def waited(rank: int, *waits: tuple[int, int]) -> Operation:
+    return Operation(rank, 0, "recv", "0", (0, 1), "0/p/0>1/0/0", None, (), 4, 0, waits=waits)
+
+
+TWO = read("0F0,0B0\n1F0,1B0")
+RAN = recorded(
+    RankTrace(0, stretches=(Stretch("PP:0F0", 1000, 2000), Stretch("PP:0B0", 5000, 9000))),
+    RankTrace(
+        1,
+        stretches=(Stretch("PP:1F0", 2200, 3000), Stretch("Optimizer.step", 3000, 3100), Stretch("PP:1B0", 3500, 5000)),
+    ),
+)
+
+
+def test_a_measured_timeline_is_what_the_code_has_named() -> None:
+    line = measured(TWO, RAN)
+    assert line.began == ((0.0, 4e-6), (1.2e-6, 2.5e-6)) and line.ended == ((1e-6, 8e-6), (2e-6, 4e-6))
+    assert line.busy(0) == pytest.approx(5e-6) and line.idle(0) == pytest.approx(3e-6)
+
+
+def test_waiting_for_a_message_is_idle_time() -> None:
+    late = replace(RAN.ranks[0], operations=(waited(0, (500, 600), (4800, 6500)),))
+    line = measured(TWO, replace(RAN, ranks=(late, RAN.ranks[1])))
+    assert line.began[0] == (0.0, 5.5e-6), "until 6500 the backward pass stood in wait for its gradient"
+
+
+def test_the_last_step_is_meant_unless_another_is_said() -> None:
+    twice = tuple(
+        replace(
+            rank,
+            stretches=(
+                *rank.stretches,
+                *(replace(s, start=s.start + 10**6, end=s.end + 10**6 + 9) for s in rank.stretches),
+            ),
+        )
+        for rank in RAN.ranks
+    )
+    run = replace(RAN, ranks=twice)
+    assert measured(TWO, run, step=0).began == measured(TWO, RAN).began
+    assert measured(TWO, run).ended[0][0] == pytest.approx(1e-6 + 9e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "said"),
+    [
+        ("0F0,0B0\n1B0,1F0", -1, "rank 1 did not take the actions of this schedule in their order"),
+        ("0F0,0B0", -1, "a schedule of 1 ranks did not run on 2"),
+        ("0F0,0B0\n1F0,1B0", 1, "rank 0 has taken 1 steps of this schedule: there is no step 1"),
+    ],
+)
+def test_another_schedule_than_the_one_that_ran_is_refused(text: str, step: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        measured(read(text), RAN, step)
+
+
+def test_what_was_measured_is_what_its_own_times_say() -> None:
+    line = simulated(schedule("ZBH1", 3, 5), Times(2, 3, 1))
+    again = simulated(line.schedule, line.times())
+    assert again.began == line.began and again.ended == line.ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kit.cost.pipeline import Simulated, Times, simulated
+from kit.cost.pipeline import Timeline, Times, simulated
 from kit.plan.families import schedule
 from kit.plot.figure import Boxes, Figure, Labels, Stack
 from kit.plot.pipeline import pipeline_figure
@@ -61,7 +61,7 @@ def test_activations_are_stacked_as_they_are_held() -> None:
 
 
 def test_numbers_stand_where_they_fit() -> None:
-    def written(run: Simulated) -> int:
+    def written(run: Timeline) -> int:
         marks = pipeline_figure({"ideal": run}).columns[0].axes[0].marks
         return sum(len(mark.text) for mark in marks if isinstance(mark, Labels))
 
@@ -91,6 +91,6 @@ def test_large_worlds_are_drawn_and_told_in_short() -> None:
         ({"a": IDEAL, "b": simulated(schedule("GPipe", 2, 8))}, "runs on 2 and 4 ranks do not stand above each other"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(runs: dict[str, Simulated], said: str) -> None:
+def test_what_cannot_be_drawn_is_refused(runs: dict[str, Timeline], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         pipeline_figure(runs)

@@ -26,6 +26,7 @@ from kit.trace.facts import (
     Place,
     RankState,
     Stop,
+    Stretch,
     Summary,
     TensorFact,
 )
@@ -152,8 +153,8 @@ def rewrite(path: Path, text: str, values: bytes) -> Path:
 
 def test_another_version_says_to_upgrade(tmp_path: Path) -> None:
     data, values = content(example.deadlock().save(tmp_path / "x"))
-    data["version"] = 3
-    with pytest.raises(ValueError, match=r"version 3; this Lockstep reads versions 1 to 2\. Upgrade lockstep-labs"):
+    data["version"] = 4
+    with pytest.raises(ValueError, match=r"version 4; this Lockstep reads versions 1 to 3\. Upgrade lockstep-labs"):
         Trace.load(rewrite(tmp_path / "x", json.dumps(data), values))
 
 
@@ -162,18 +163,24 @@ def test_a_file_of_version_1_has_no_passes_and_no_account(tmp_path: Path) -> Non
     data, values = content(trace.save(tmp_path / "x"))
     data["version"] = 1
     table = data["tables"]["RankTrace"]
-    new = [table["fields"].index(name) for name in ("passes", "account")]
+    new = [table["fields"].index(name) for name in ("passes", "account", "stretches")]
     for row in [table["fields"], *table["rows"]]:
         for column in sorted(new, reverse=True):
             del row[column]
     assert same(Trace.load(rewrite(tmp_path / "x", json.dumps(data), values)), trace)
 
 
-def test_an_account_of_memory_comes_back(tmp_path: Path) -> None:
+def test_accounts_of_memory_and_named_stretches_come_back(tmp_path: Path) -> None:
     held = MemorySample(5, "addmm", parameters=2**40, activations=7), MemorySample(6, "ends", other=1)
     trace = example.ring()
     ranks = tuple(
-        replace(rank, passes=(Pass("forward", 1, 5),), account=Account("live storages", held)) for rank in trace.ranks
+        replace(
+            rank,
+            passes=(Pass("forward", 1, 5),),
+            account=Account("live storages", held),
+            stretches=(Stretch("PP:0F0", 2, 4),),
+        )
+        for rank in trace.ranks
     )
     trace = replace(trace, ranks=ranks)
     assert same(Trace.load(trace.save(tmp_path / "x")), trace)

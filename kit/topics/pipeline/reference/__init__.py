@@ -7,6 +7,7 @@ To be read in this order:
     mail      activations and gradients on their way: one communicator for each direction between two ranks
     parted    the backward pass in two parts: the gradient of the input first, those of the weights when there is time
     stages    a GPT cut into stages, its embedding tied to its head over two ranks
+    paced     a layer that takes a given time, to see schedules with
 
 Letters: p ranks, m micro-batches, v stages a rank; (B, T, C) what passes between two stages.
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -24,11 +24,22 @@ Tensor = torch.Tensor
 Work = Callable[[], None]
 
 
+@runtime_checkable
+class Parting(Protocol):
+    """A layer whose weights' gradients can be put off."""
+
+    def part(self, take: Callable[[Work], None]) -> None: ...
+
+
+def at_once(work: Work) -> None:
+    work()
+
+
 class WeightGradients:
     """The weight gradients of a module's linear layers, put off until they are asked for.
 
     From now on its layers' backward passes give dx alone: within `put_off` their other half is kept under a name, and
-    `compute` does it.
+    `compute` does it. A layer of another kind that can do so has `part`, which is told where to leave its other half.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -37,6 +48,8 @@ class WeightGradients:
         for layer in module.modules():
             if type(layer) is nn.Linear:
                 layer.forward = partial(_forward, layer, self._take)  # type: ignore[method-assign]
+            elif isinstance(layer, Parting):
+                layer.part(self._take)
 
     @contextmanager
     def put_off(self, name: Hashable) -> Iterator[None]:
@@ -54,7 +67,7 @@ class WeightGradients:
 
     def _take(self, work: Work) -> None:
         if self._now is None:  # a backward pass that nobody parted
-            work()
+            at_once(work)
         else:
             self._now.append(work)
 

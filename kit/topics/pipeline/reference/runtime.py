@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.profiler import record_function
 
 from kit.topics.pipeline.reference.mail import Action, Letter, Mail, Rows, made_by
 from kit.topics.pipeline.reference.parted import WeightGradients
@@ -64,10 +65,7 @@ class Pipeline:
             match action.kind:
                 case "F":
                     self._forward(action, inputs, targets)
-                case "B":
-                    self._backward(action)
-                    self._weight(action)
-                case "I":
+                case "B" | "I":
                     self._backward(action)
                 case "W":
                     self._weight(action)
@@ -77,11 +75,12 @@ class Pipeline:
     def _forward(self, action: Action, inputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
         s, j = action.stage, action.micro_batch
         x = inputs[j] if self._is_first(s) else self._mail.take(Letter(s, "F", j)).requires_grad_()  # (B, T, C)
-        y = self._stages[s](x)  # (B, T, C)
-        if self._is_last(s):
-            loss = self._loss_of(y, targets[j])  # ()
-            self._losses[j] = loss.detach()
-            y = loss / self._micro_batches
+        with _named(action):
+            y = self._stages[s](x)  # (B, T, C)
+            if self._is_last(s):
+                loss = self._loss_of(y, targets[j])  # ()
+                self._losses[j] = loss.detach()
+                y = loss / self._micro_batches
         self._kept[s, j] = x, y
         self._send(action, y.detach())
 
@@ -89,16 +88,17 @@ class Pipeline:
         s, j = action.stage, action.micro_batch
         x, y = self._kept.pop((s, j))
         dy = None if self._is_last(s) else self._mail.take(Letter(s, "B", j))  # (B, T, C)
-        if s in self._weights:
-            with self._weights[s].put_off(j):
+        with _named(action):
+            if action.kind == "I":
+                with self._weights[s].put_off(j):
+                    y.backward(dy)
+            else:
                 y.backward(dy)
-        else:
-            y.backward(dy)
         if x.grad is not None:
             self._send(action, x.grad)
 
     def _weight(self, action: Action) -> None:
-        if action.stage in self._weights:
+        with _named(action):
             self._weights[action.stage].compute(action.micro_batch)
 
     def _send(self, action: Action, what: Tensor) -> None:
@@ -111,3 +111,10 @@ class Pipeline:
 
     def _is_last(self, stage: int) -> bool:
         return (stage + 1) % self._depth == 0
+
+
+def _named(action: Action) -> record_function:
+    """Under this name, which torch's own runtime gives it, too, an action is in every profile and trace: what it waits
+    for is not.
+    """
+    return record_function(f"PP:{action.stage}{action.kind}{action.micro_batch}")

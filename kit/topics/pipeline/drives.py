@@ -1,0 +1,93 @@
+"""A pipeline of paced stages on one rank, and the same without ranks: what a run of a schedule is compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from kit.plan.schedule import read
+from kit.topics.pipeline.reference import Pipeline
+from kit.topics.pipeline.reference.paced import Paced
+
+Tensor = torch.Tensor
+Result = tuple[dict[int, Tensor], dict[str, Tensor]]  # losses by micro-batch, gradients by parameter's name
+BATCH = 8
+
+
+def stage(number: int, width: int, seconds: tuple[float, float, float]) -> nn.Module:
+    """Equal weights wherever it is made. (B, C) -> (B, C)"""
+    with torch.device("cpu"):
+        layer = nn.Linear(width, width)
+    torch.nn.init.normal_(layer.weight, std=width**-0.5, generator=torch.Generator().manual_seed(number))
+    torch.nn.init.zeros_(layer.bias)
+    return nn.Sequential(layer, nn.Tanh(), Paced(*seconds))
+
+
+def batch(m: int, width: int) -> tuple[list[Tensor], list[Tensor]]:
+    both = torch.randn(2, m, BATCH, width, generator=torch.Generator().manual_seed(m), device="cpu")
+    return list(both[0]), list(both[1])
+
+
+def train(text: str, depth: int, width: int, seconds: dict[int, tuple[float, float, float]], steps: int) -> Result:
+    """Steps of a schedule on this rank. text: the schedule. seconds: of F, I and W, by stage.
+
+    Returns what the last step gave: losses and gradients of this rank's stages, '2.0.weight' of stage 2.
+    """
+    plan = read(text, stages=depth)
+    row = plan.rows[dist.get_rank()]
+    own = {
+        number: stage(number % depth, width, seconds[number % depth]).to(torch.get_default_device())
+        for number in sorted({one.stage for one in row})
+    }
+    inputs, targets = batch(plan.micro_batches, width)
+    device = torch.get_default_device()
+    inputs, targets = [x.to(device) for x in inputs], [x.to(device) for x in targets]
+    pipeline = Pipeline(plan.rows, own, depth, torch.empty(BATCH, width), nn.functional.mse_loss)
+    losses: list[Tensor] = []
+    for _ in range(steps):
+        for one in own.values():
+            one.zero_grad()
+        losses = pipeline.step(inputs, targets)
+    ended_here = sorted(one.micro_batch for one in row if one.kind == "F" and plan.is_last(one.stage))
+    return dict(zip(ended_here, losses, strict=True)), {
+        f"{number}.{name}": parameter.grad
+        for number, one in own.items()
+        for name, parameter in one.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+def serial(depth: int, m: int, width: int) -> Result:
+    """The same without ranks and without sleep."""
+    whole = nn.Sequential(*(stage(number, width, (0.0, 0.0, 0.0)) for number in range(depth)))
+    losses = [nn.functional.mse_loss(whole(x), y) for x, y in zip(*batch(m, width), strict=True)]
+    (sum(losses, torch.zeros(())) / m).backward()
+    gradients = {name: parameter.grad for name, parameter in whole.named_parameters() if parameter.grad is not None}
+    return {j: loss.detach() for j, loss in enumerate(losses)}, gradients
+
+
+def wrong(results: list[Any], depth: int, m: int, width: int) -> str:
+    """What differs from the serial run, in a sentence; '' where nothing does. Copies of a stage are added up."""
+    losses, gradients = serial(depth, m, width)
+    got: dict[int, Tensor] = {}
+    found: dict[str, Tensor] = {}
+    for own_losses, own in results:
+        got |= own_losses
+        for name, gradient in own.items():
+            number, rest = name.split(".", 1)
+            name = f"{int(number) % depth}.{rest}"
+            found[name] = found[name] + gradient if name in found else gradient
+    for j, loss in losses.items():
+        if j not in got:
+            return f"the loss of micro-batch {j} is missing"
+        if not torch.allclose(got[j].cpu(), loss, rtol=1e-4, atol=1e-6):
+            return f"the loss of micro-batch {j} is {got[j]:.6g}, and {loss:.6g} without a pipeline"
+    for name, gradient in gradients.items():
+        if name not in found:
+            return f"stage {name.split('.')[0]} has no gradient"
+        if not torch.allclose(found[name].cpu(), gradient, rtol=1e-4, atol=1e-6):
+            return f"the gradient of stage {name.split('.')[0]} is not that of the model without a pipeline"
+    return ""
