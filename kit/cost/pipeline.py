@@ -1,8 +1,8 @@
 """A pipeline schedule in time: when every action begins and ends, who is idle, who holds how much.
 
-`simulated` says so before it runs, by a discrete-event simulation: a rank takes its actions in their order, each as soon
-as what it needs has come; messages travel while ranks compute, one after the other on each link. The work is linear in
-the number of actions. `measured` reads the same off the trace of a run. Both are a `Timeline`.
+`simulated` says so before it runs, by a discrete-event simulation: a rank takes its actions in their order, each as
+soon as what it needs has come; messages travel while ranks compute, one after the other on each link. The work is
+linear in the number of actions. `measured` reads the same off the trace of a run. Both are a `Timeline`.
 """
 
 from __future__ import annotations

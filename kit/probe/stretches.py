@@ -7,6 +7,7 @@ rank's own thread came to a name and left it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from torch.profiler import record_function
@@ -14,7 +15,8 @@ from torch.profiler import record_function
 from kit.probe.passes import Clock, HostClock
 from kit.trace.facts import Stretch
 
-_ENTER, _EXIT = record_function.__enter__, record_function.__exit__
+_ENTER: Callable[..., Any] = record_function.__enter__
+_EXIT: Callable[..., Any] = record_function.__exit__
 _lock = threading.Lock()
 _here = threading.local()  # `watches`: of each thread, who watches it
 _watched: set[int] = set()  # threads

@@ -1,4 +1,4 @@
-"""Pipeline parallel: the model cut into stages, micro-batches that pass through them, and schedules of who does what."""
+"""Pipeline parallel: a model cut into stages, micro-batches that pass through them, schedules of who does what."""
 
 from __future__ import annotations
 

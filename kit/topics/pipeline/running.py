@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kit import shown
 from kit.cost.pipeline import Timeline, Times, measured, simulated
 from kit.plan.flaws import flaws
 from kit.run.options import Options
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from kit.run.results import Recording
     from kit.run.runner import Runner
     from kit.run.slow_links import SlowLinks
+
+shown.look_in("kit.topics.pipeline.pictures")
 
 FLOAT = 4  # bytes
 SLEEPS = "stages sleep in the place of computing"
@@ -104,9 +107,7 @@ class Run:
 
     def plot(self) -> Any:
         """The schedule as it was expected above what was measured, on one axis."""
-        from kit.topics.pipeline.pictures import plot
-
-        return plot(self)
+        return shown.plot(self)
 
     def __str__(self) -> str:
         ran, expected = self.timeline, self.predicted
