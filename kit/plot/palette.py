@@ -117,6 +117,7 @@ ROLES = {
     **PASSES,
     **{f"on {kind}": Paint(text_on(paint.light), text_on(paint.dark)) for kind, paint in PASSES.items()},
     "idle": Paint("#e4e8ec", "#262c33"),
+    "every rank": Paint("#dfe3e8", "#3a424b"),  # what all ranks hold alike
     "all_reduce": Paint(COMMUNICATE, COMMUNICATE, alpha=0.85),
     "reduce_scatter": Paint(COMMUNICATE, COMMUNICATE, alpha=0.65),
     "all_gather": Paint(COMMUNICATE, COMMUNICATE, alpha=0.4),
@@ -124,9 +125,14 @@ ROLES = {
 
 
 def paint(role: str) -> Paint:
-    """What a role looks like: 'rank 3', a kind of work or of memory, a collective that is sent, or a theme's colour."""
+    """What a role looks like: 'rank 3', text 'on rank 3', a kind of work or of memory, a collective that is sent, or a
+    theme's colour.
+    """
     if role.startswith("rank "):
         color = rank_color(int(role[5:]))
+        return Paint(color, color)
+    if role.startswith("on rank "):
+        color = text_on(rank_color(int(role[8:])))
         return Paint(color, color)
     return ROLES[role]
 
@@ -135,5 +141,7 @@ def role_class(role: str) -> str:
     """The CSS class that brings a role's colour (`--c`)."""
     if role.startswith("rank "):
         return f"ls-r{int(role[5:]) % len(RANKS)}"
+    if role.startswith("on rank "):
+        return f"ls-on-r{int(role[8:]) % len(RANKS)}"
     assert role in ROLES, f"{role} has no colour"
     return f"ls-{role.replace(' ', '-')}"

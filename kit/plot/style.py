@@ -35,13 +35,16 @@ def standalone_style() -> str:
 
 
 def _colors() -> str:
-    """`--c` of every role and of every rank, with `--t` where text stands on it."""
+    """`--c` of every role, of every rank and of text on it, which `--t` is too."""
     by_color: dict[str, list[str]] = {}
     for role, paint in ROLES.items():
         color = f"var({_variable(role)})" if _follows_theme(paint) else paint.light
         by_color.setdefault(color, []).append(f".{role_class(role)}")
     roles = "".join(f"{','.join(classes)}{{--c:{color}}}" for color, classes in by_color.items())
-    ranks = "".join(f".ls-r{i}{{--c:{color};--t:{text_on(color)}}}" for i, color in enumerate(RANKS))
+    ranks = "".join(
+        f".ls-r{i}{{--c:{color};--t:{text_on(color)}}}.ls-on-r{i}{{--c:{text_on(color)}}}"
+        for i, color in enumerate(RANKS)
+    )
     return f"{roles}\n{ranks}\n"  # ranks last: the chip of a rank that is held is `ls-held` too, in the rank's colour
 
 

@@ -10,8 +10,9 @@ import mermaid
 import numpy as np
 import pytest
 
+from kit.plot.stages import label_of, ranks_of
 from kit.topics.data_parallel.figures import TRAINING, training_chart
-from kit.topics.data_parallel.figures.training import CHARTS, STEPS, label_of, ranks_of, step_in_hand
+from kit.topics.data_parallel.figures.training import CHARTS, STEPS, step_in_hand
 from kit.trace.facts import Region
 from kit.trace.trace import Trace
 from tests.traces.builder import TraceBuilder, tensor
