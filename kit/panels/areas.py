@@ -22,7 +22,10 @@ from kit.trace.text import counted
 
 if TYPE_CHECKING:
     from kit.panels.page_bridge import PageFacts
+    from kit.plot.figure import Figure
     from kit.trace.trace import Trace
+
+    Moment = Callable[[Trace, int], Figure]
 
 FOLLOW = "follow the code"
 
@@ -53,14 +56,19 @@ def header_area_html(inner: str) -> str:
 
 
 class Areas:
-    """Paints a position into the areas. `chosen(name)` is called when the reader picks a variable (None: follow)."""
+    """Paints a position into the areas. `chosen(name)` is called when the reader picks a variable (None: follow).
 
-    def __init__(self, predicted: Prediction, chosen: Callable[[str | None], object]) -> None:
+    moment: a topic's own picture of a position, of one size at all of them; it stands above the others.
+    """
+
+    def __init__(self, predicted: Prediction, chosen: Callable[[str | None], object], moment: Moment | None) -> None:
         self._source, self._tensors, self._messages, self._words = (
             area(name) for name in ("source", "tensors", "messages", "words")
         )
         self._predicted = predicted
         self._time = FigureView("time")
+        self._moment = moment
+        self._own = FigureView("moment")
         self._flow = FlowChart()
         self._flow_shown = False
         self.name: str | None = None
@@ -71,16 +79,21 @@ class Areas:
         self._variables.observe(self._picked, "value")
         self._swap = button("Flow chart", "The shape of this operation", "swap", self._swapped)
 
+        self._own.widget.add_class("lsp-alone")
+
     def rows(self) -> tuple[widgets.Widget, ...]:
         tensors = row(self._tensors, self._variables, name="cell")
         tensors.add_class("lsp-picked")
         moving = row(self._messages, self._flow.widget, self._swap, name="cell")
-        return row(self._source, tensors), row(moving, self._time.widget), self._words
+        own = (self._own.widget,) if self._moment else ()
+        return *own, row(self._source, tensors), row(moving, self._time.widget), self._words
 
     def inside(self, trace: Trace, position: int, held: Collection[int]) -> tuple[str, int]:
         """The same pictures as plain HTML, messages in the place of the flow, and a height that is enough for them."""
+        own = self._moment(trace, position) if self._moment else None
         page = (
-            row_html(source_html(trace, position, held=held), tensors_html(trace, position, self.name))
+            (f'<div class="lsp-area lsp-alone">{html(own)}</div>' if own else "")
+            + row_html(source_html(trace, position, held=held), tensors_html(trace, position, self.name))
             + row_html(
                 messages_html(trace, position), html(timeline_figure(trace, position, self._predicted.of(trace)))
             )
@@ -88,7 +101,7 @@ class Areas:
         )
         world = trace.meta.world
         pictures = max(source_height(trace), tensors_height(world)) + messages_height(world)
-        return page, pictures + 22 * world + 180
+        return page, pictures + 22 * world + 180 + (own.whole + 12 if own else 0)
 
     def select(self, name: str | None) -> None:
         self.name = name
@@ -101,6 +114,7 @@ class Areas:
     def heard(self, page: PageFacts) -> None:
         """What the page said of itself."""
         self._time.heard(page)
+        self._own.heard(page)
 
     def paint(self, trace: Trace, position: int, held: Collection[int]) -> None:
         self._source.value = source_html(trace, position, held=held)
@@ -108,6 +122,8 @@ class Areas:
         self._tensors.value = tensors_html(trace, position, self.name)
         self._words.value = words_html(trace, position, held=held)
         self._time.show(timeline_figure(trace, position, self._predicted.of(trace)))
+        if self._moment:
+            self._own.show(self._moment(trace, position))
         if self._flow_shown:
             self._flow.paint(trace, position)
         else:

@@ -17,6 +17,7 @@ from kit.plot.words import words_text
 from kit.run.cursor import Steppable
 
 if TYPE_CHECKING:
+    from kit.panels.areas import Moment
     from kit.run.cursor import TraceCursor
     from kit.trace.facts import Position
     from kit.trace.trace import Trace
@@ -29,10 +30,15 @@ class SteppingPanel(Panel):
 
     Called from a cell or a script the methods return when the motion has; pressed in the browser they run beside the
     notebook's loop, one at a time, and the panel says 'running' meanwhile. `predicted`, a trace or a function that
-    re-times one, is drawn above the measured times.
+    re-times one, is drawn above the measured times; `moment` draws a topic's own picture of a position of the trace.
     """
 
-    def __init__(self, session: TraceCursor, predicted: Trace | Callable[[Trace], Trace] | None = None) -> None:
+    def __init__(
+        self,
+        session: TraceCursor,
+        predicted: Trace | Callable[[Trace], Trace] | None = None,
+        moment: Moment | None = None,
+    ) -> None:
         self.session = session
         self.motions = Motions(session)
         self._predicted = Prediction(predicted)
@@ -43,7 +49,7 @@ class SteppingPanel(Panel):
         world = session.trace.meta.world
         self._transport = Transport(world, self._pressed, self._slid, self._switched)
         self._header = header_area("")
-        self.areas = Areas(self._predicted, self._chosen)
+        self.areas = Areas(self._predicted, self._chosen, moment)
         self._about = session.about
         parts = [self._header, *about_rows(self._about), *self._transport.rows(), *self.areas.rows()]
         super().__init__(f"Stepping {session.trace.meta.function}", parts, self.areas.heard, self._transport.styles)
