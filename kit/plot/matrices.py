@@ -1,16 +1,18 @@
-"""Equations of matrices as grids: each cell in the colour of the rank that holds it, with its number where it has room."""
+"""Equations of matrices as grids: each cell in the colour of its rank, with its number where there is room."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kit.plot.cells import format_value
 from kit.plot.figure import Axes, Axis, Boxes, Column, Figure, Labels, Mark, Values, pixels, values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 EVERY, NOWHERE = -1, -2  # all ranks hold the cell, and hold the same; no rank has it yet
 _LEAST, _HIGH, _EDGE = 26.0, 20.0, 1.0  # px across a cell at least, its height, between two
@@ -21,7 +23,7 @@ _NARROW = 640  # px of a figure in which numbers still have room
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """A matrix as on paper. holder: whose each cell is, (rows, columns): a rank, EVERY or NOWHERE; numbers: the same."""
+    """A matrix as on paper. holder: whose each cell is, (rows, columns): a rank, EVERY or NOWHERE; numbers likewise."""
 
     name: str
     holder: NDArray[np.intp]

@@ -6,6 +6,7 @@ import pytest
 
 from kit.panels.one_at_a_time import running_loop
 from kit.panels.stepping import SteppingPanel
+from kit.plot.traffic import traffic_figure
 from tests.traces import example
 
 
@@ -146,6 +147,21 @@ def test_flow_and_messages_share_a_place(ring):
     assert (areas._messages.layout.visibility, areas._flow.widget.layout.visibility) == ("visible", "hidden")
     with pytest.raises(ValueError, match="'messages' or 'flow'"):
         ring.show("cake")
+
+
+def test_a_topics_own_picture_of_the_moment_follows(session):
+    drawn = []
+
+    def moment(trace, position):
+        drawn.append(position)
+        return traffic_figure(example.via_root())
+
+    panel = SteppingPanel(type(session)(example.ring()), moment=moment)
+    panel.step()
+    assert drawn[-1] == panel.session.position == 1 and "ls-traffic" in panel.areas._own._svg.value
+    alone, plain = (one.inside() for one in (panel, SteppingPanel(type(session)(example.ring()))))
+    assert alone[0].count("ls-traffic") == 1 and "ls-traffic" not in plain[0]
+    assert alone[1] > plain[1], "a still picture has room for it"
 
 
 def test_play_runs_to_the_end_without_a_loop(ring):

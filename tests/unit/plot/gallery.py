@@ -11,8 +11,10 @@ from kit.plot.pipeline import pipeline_figure
 from kit.plot.timeline import timeline_figure
 from kit.plot.traffic import traffic_figure
 from kit.topics.data_parallel.figures import loss_figure, overlap_figure, scaling_figure
+from kit.topics.tensor.figures import cut_figure
 from kit.topics.zero.figures import stage_figures
 from tests.topics.data_parallel.unit import test_loss_figure, test_overlap_figure, test_scaling_figure
+from tests.topics.tensor.unit import test_cuts
 from tests.topics.zero.unit import test_stage_figures
 from tests.traces import example
 from tests.unit.plot import test_bandwidth, test_memory
@@ -34,5 +36,6 @@ FIGURES: dict[str, Figure] = {
     "overlap": overlap_figure(test_overlap_figure.settings()),
     "scaling": scaling_figure(test_scaling_figure.WEAK, test_scaling_figure.PREDICTED),
     "losses": loss_figure({"1 rank": test_loss_figure.ALONE, "4 ranks": test_loss_figure.TOGETHER}),
+    "terms of a sum": cut_figure(test_cuts.by_rows(summed=False), 0, "rows"),
     "stages": stage_figures(test_stage_figures.runs(), test_stage_figures.P)[0][2],
 }

@@ -105,9 +105,11 @@ FIXED = {
 
 
 def _chain(world: int) -> StageChart:
-    """The sum passed on from rank to rank: S0's worked example."""
+    """The sum passed on from rank to rank: the worked example of the ALCF's talk (2024)."""
     terms = " + ".join(f"x{subscript(rank)} W{subscript(rank)}" for rank in range(world))
-    middle = tuple(Stage("pass", "one", f"rank {r} adds", f"+ x{subscript(r)} W{subscript(r)}", r) for r in range(1, world))
+    middle = tuple(
+        Stage("pass", "one", f"rank {r} adds", f"+ x{subscript(r)} W{subscript(r)}", r) for r in range(1, world)
+    )
     return StageChart(
         "a sum, rank after rank",
         f"y = {terms}: each rank adds its term to what it is handed and hands it on; the last has y",

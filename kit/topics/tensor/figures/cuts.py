@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kit.plot.diagram import subscript
-from kit.plot.figure import Figure
 from kit.plot.matrices import Equation, Matrix, alike, matrices_figure, of_rank, side_by_side
 from kit.plot.moment import position_at
 from kit.plot.variables import facts
 from kit.trace.text import counted, listed
 from kit.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from kit.plot.figure import Figure
 
 Lies = Literal["whole", "across", "down"]  # as one, cut into stripes beside each other, or one below the other
 Part = NDArray[np.generic]
@@ -179,5 +181,3 @@ def _whole(
         terms += ["+"] * bool(rank) + [replace(term, name=f"{operand.name}{subscript(rank)}")]
     words = f"{operand.name}: {listed(parts)} {'holds' if len(parts) == 1 else 'hold'} a term of a sum"
     return terms, words
-
-
