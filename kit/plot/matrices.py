@@ -31,11 +31,11 @@ class Matrix:
 
     @property
     def rows(self) -> int:
-        return self.holder.shape[0]
+        return len(self.holder)
 
     @property
     def columns(self) -> int:
-        return self.holder.shape[1]
+        return len(self.holder.T)
 
 
 Equation: TypeAlias = tuple[Matrix | str, ...]
@@ -59,7 +59,11 @@ def _units(part: Matrix | str, wide: float) -> float:
 
 
 def _texts(part: Matrix | str) -> list[str]:
-    return [] if isinstance(part, str) else [format_value(number) for number in part.numbers[part.holder != NOWHERE]]
+    return (
+        []
+        if isinstance(part, str)
+        else [format_value(number) for number in part.numbers[part.holder != NOWHERE].tolist()]
+    )
 
 
 def _plot(equation: Equation, across: Axis, world: int, wide: float) -> Axes:
@@ -77,7 +81,7 @@ def _plot(equation: Equation, across: Axis, world: int, wide: float) -> Axes:
             names.append((start + part.columns * wide / 2, top - _NAME / 2, part.name))
             for (i, j), holder in np.ndenumerate(part.holder):
                 left, high = start + j * wide, top + i * _HIGH
-                number = format_value(part.numbers[i, j]) if holder != NOWHERE else ""
+                number = format_value(float(part.numbers[i, j])) if holder != NOWHERE else ""
                 where = _where(int(holder))
                 told = f"{part.name}[{i}, {j}]" + (f" = {number}" if number else "") + f", {where}"
                 edges = left + _EDGE, left + wide - _EDGE, high + _EDGE, high + _HIGH - _EDGE
@@ -99,12 +103,10 @@ def _where(holder: int) -> str:
 
 
 def _boxes(cells: Sequence[tuple[float, float, float, float, int, str]], world: int, outline: bool) -> Boxes:
-    left, right, top, bottom = (values([cell[side] for cell in cells]) for side in range(4))  # type: ignore[misc]
-    if outline:
-        kind, kinds = np.zeros(len(cells), dtype=np.intp), ("held",)
-    else:
-        kind = np.array([world if cell[4] == EVERY else cell[4] for cell in cells], dtype=np.intp)
-        kinds = (*(f"rank {rank}" for rank in range(world)), "every rank")
+    left, right, top, bottom = (values([cell[side] for cell in cells]) for side in range(4))
+    holders = {rank: f"rank {rank}" for rank in range(world)} | {EVERY: "every rank"}
+    kinds = ("held",) if outline else tuple(holders.values())
+    kind = np.array([0 if outline else list(holders).index(cell[4]) for cell in cells], dtype=np.intp)
     return Boxes(left, right, top, bottom, kind, kinds, [cell[5] for cell in cells], outline=outline)
 
 
