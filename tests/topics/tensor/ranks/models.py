@@ -180,14 +180,27 @@ def every_dtensor() -> dict[str, Found]:
 
 
 def functions_by_hand() -> Found:
-    """The MLP and the attention of by_hand, which take shards, from the layers that stand above."""
+    """The MLP and the attention of by_hand, which take shards, from the layers that stand above; and what a rank finds
+    without the others.
+    """
     mlp, x = dense("mlp")
-    shards = [shard.requires_grad_() for shard in mlp_shards(mlp)]
-    y = by_hand.mlp(x, *shards)
+    shards = mlp_shards(mlp)
+    y = by_hand.mlp(x.requires_grad_(), *shards)
+    square(y, WEIGHTS).backward()
+    alone = x.detach().clone().requires_grad_()
+    up, up_bias, down, down_bias = shards
+    term = F.linear(F.gelu(F.linear(alone, up, up_bias)), down, down_bias)
+    square(term, WEIGHTS).backward()
     attention, z = dense("attention")
     parts = [by_hand.shard(getattr(attention, name).weight, 0) for name in "qkv"]
     out = by_hand.shard(attention.out.weight, 1)
-    return {"mlp": y.detach(), "attention": by_hand.attention(z, *parts, out, H // dist.get_world_size())}
+    return {
+        "mlp": y.detach(),
+        "dx": grad(x),
+        "mlp alone": term.detach(),
+        "dx alone": grad(alone),
+        "attention": by_hand.attention(z, *parts, out, H // dist.get_world_size()),
+    }
 
 
 def mlp_shards(layer: Dense) -> list[Tensor]:

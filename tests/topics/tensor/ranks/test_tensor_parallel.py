@@ -63,9 +63,12 @@ def test_layers_are_those_of_dtensor(run: Run, world: int) -> None:
             assert_whole([theirs], models.serial_layer(name.split()[0]))
 
 
-def test_by_hand_is_the_same(four: LiveRunner) -> None:
+def test_by_hand_is_the_same_and_no_rank_finds_it_alone(four: LiveRunner) -> None:
+    right = models.serial_layer("mlp")
     for found in kit.options(ranks=2, cluster=four).record(models.functions_by_hand).results:
-        torch.testing.assert_close(found["mlp"], models.serial_layer("mlp")["y"])
+        for ours, name in (("mlp", "y"), ("dx", "dx")):
+            torch.testing.assert_close(found[ours], right[name], rtol=EXACT, atol=EXACT)
+            assert float((found[f"{ours} alone"] - right[name]).abs().max()) > 0.1
         layer, x = models.dense("attention")
         torch.nn.init.zeros_(layer.out.bias)
         for name in "qkv":
