@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FLOAT = 4  # bytes of a float32
 P = 0.25  # of dropout
+DROPOUTS = ("same", "again", "other", "part", "other part")  # as `drives.dropped` calls it
 Parts = dict[str, Any]  # name -> tensor
 
 
@@ -125,10 +126,7 @@ def dropout_cases(world: int, random: Random) -> Iterator[Case]:
     for shape in ((40, 100), (2, 30, 70)):
         x, seed = drawn(random, *shape), random.randint(1, 10_000)
         parts = [drawn(random, *shape) for _ in range(world)]
-        right = [
-            {name: t / (1 - P) for name, t in {"same": x, "again": x, "other": x, "part": part}.items()}
-            for part in parts
-        ]
+        right = [{call: t / (1 - P) for call, t in zip(DROPOUTS, (x, x, x, part, part), strict=True)} for part in parts]
         yield _case([(x, part, P, seed) for part in parts], prod(shape), {}, right, "dropped")
 
 

@@ -103,6 +103,8 @@ def _of(run: Run, name: str) -> list[torch.Tensor]:
 @first_wrong_part
 def column(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
     """The backward of a column linear, with what people do to it."""
+    import torch
+
     given = [arguments[:4] for arguments in run.case.arguments]
     n = run.case.world
     bare = [x @ w.T for x, w, _, _ in given]
@@ -113,6 +115,12 @@ def column(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
         "dx",
         "dx comes from this rank's outputs only: every rank used x, so the terms are summed over the ranks in backward",
         own,
+    )
+    together = torch.stack([dy for _, _, _, dy in given]).sum(0)
+    yield (
+        "dx",
+        "dy was summed over the ranks, whose outputs are different ones: what is summed is dx",
+        [together @ w for _, w, _, _ in given],
     )
     yield "dx", f"dx was divided by {n}: the ranks' terms are parts of one layer, so their sum counts", _over(run, "dx")
     yield "dx", f"dx is {n} times the right one: it was summed twice", [x * n for x in _of(run, "dx")]
@@ -232,7 +240,7 @@ def mlp(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
     yield "y", swapped, [term + bias for term in again]
     yield (
         "y",
-        "sum_out on the way in makes x n times as large: it enters by copy_in",
+        "x was summed on the way in, and is the same everywhere, so it became n times as large: it enters by copy_in",
         [torch.stack(again).sum(0) + bias] * n,
     )
     own = []
@@ -304,6 +312,16 @@ def heads(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
         [y * n for y in whole],
     )
     yield "y", "nothing hides what comes later: is_causal=True", [attend(x, qkv, out, H, causal=False)] * n
+
+    def across(r: int) -> torch.Tensor:
+        q, k, v = (F.linear(x, w).unflatten(-1, (H // n, -1)) for w in mine[r])
+        return F.linear(F.scaled_dot_product_attention(q, k, v, is_causal=True).flatten(2), columns[r])
+
+    yield (
+        "y",
+        "heads look at each other, where positions should: attention takes (B, H/n, T, D), so .transpose(1, 2)",
+        total([across(r) for r in range(n)]),
+    )
     if (H // n * x.shape[-1] // H) % H == 0:
         yield (
             "y",
@@ -364,7 +382,7 @@ def seeds(run: Run) -> str | None:
     import torch
 
     noted = [arguments[-1] for arguments in run.after]
-    if not all("part" in one for one in noted):
+    if not all("other part" in one for one in noted):
         return None
     for rank, one in enumerate(noted):
         if not torch.equal(one["same"], one["again"]):
@@ -378,8 +396,9 @@ def seeds(run: Run) -> str | None:
             " a generator for this, torch.Generator(x.device).manual_seed(...), and draw with generator=generator"
         )
     for rank, one in enumerate(noted):
-        if torch.equal(one["same"], one["other"]):
-            return f"rank {rank} dropped the same elements with another seed: the seed that is given has to count"
+        for call, where in {"same": "", "part": " of its own part"}.items():
+            if torch.equal(one[call], one["other" if call == "same" else "other part"]):
+                return f"rank {rank} dropped the same elements{where} with another seed: the seed has to count"
         share = 1 - float(one["same"].float().mean())
         if abs(share - P) > 6 * (P * (1 - P) / one["same"].numel()) ** 0.5:  # one in 500 million falls out by chance
             return f"rank {rank} dropped {share:.0%} where p = {P:.0%} is asked for: an element stays where rand >= p"

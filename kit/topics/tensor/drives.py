@@ -46,18 +46,20 @@ def differentiated(
 
 
 def dropped(function: Function, x: Tensor, part: Tensor, p: float, seed: int, seen: Seen) -> Any:
-    """Four calls: on the same x everywhere, the same again, with another seed, and on a part of its own.
+    """Five calls: on the same x everywhere, again, and with another seed; on a part of its own, and with another seed.
 
-    Notes what was left each time. Returns the four, with the right value in the place of each element that went.
+    Notes what was left each time. Returns the five, with the right value in the place of each element that went.
     """
     before = torch.get_rng_state()
     calls = {"same": (x, seed, False), "again": (x, seed, False), "other": (x, seed + 1, False)}
-    calls["part"] = (part, seed, True)
+    calls |= {"part": (part, seed, True), "other part": (part, seed + 1, True)}
     found = []
     for name, (given, number, cut) in calls.items():
         got = function(given.clone(), p, number, cut)
-        if not isinstance(got, Tensor) or got.shape != given.shape:
+        if not isinstance(got, Tensor):
             return got
+        if got.shape != given.shape:
+            raise ValueError(f"x has shape {tuple(given.shape)}, and what dropout returned {tuple(got.shape)}: keep it")
         got = got.detach()
         seen[name] = (got != 0).cpu()
         found.append(torch.where(got == 0, given / (1 - p), got))

@@ -10,6 +10,12 @@ DW, DB = "dw = dy.T @ x", "db = dy.sum(0)"
 COLUMN = (
     Mistake("no sum in backward", "values", ("dx comes from this rank's outputs only",), {SUM_DX: "pass"}),
     Mistake(
+        "sums dy",
+        "values",
+        ("dy was summed over the ranks", "what is summed is dx"),
+        {"dx = dy @ w": "dist.all_reduce(dy, group=group)\n    dx = dy @ w", f"    {SUM_DX}\n": ""},
+    ),
+    Mistake(
         "averages, as in data parallel",
         "values",
         ("dx was divided by 2", "parts of one layer"),
@@ -152,7 +158,7 @@ PARALLEL_MLP = (
     Mistake(
         "a sum on the way in",
         "values",
-        ("sum_out on the way in makes x n times as large",),
+        ("x was summed on the way in",),
         {"copy_in(x, group)": "sum_out(x, group)"},
     ),
     Mistake(
@@ -218,6 +224,12 @@ SPLIT_HEADS = (
         ("dx comes from this rank's heads only",),
         {"    x = copy_in(x, group)  # (B, T, C)\n": ""},
     ),
+    Mistake(
+        "heads not in front",
+        "values",
+        ("heads look at each other", ".transpose(1, 2)"),
+        {".transpose(1, 2) for y": " for y", "y.transpose(1, 2).flatten(2)": "y.flatten(2)"},
+    ),
     Mistake("looks ahead", "values", ("nothing hides what comes later",), {", is_causal=True": ""}),
     Mistake(
         "every n-th head",
@@ -266,7 +278,13 @@ DROPOUT_SEEDS = (
         ("different elements of the same x",),
         {"if cut else": "if not cut else"},
     ),
-    Mistake("no seed", "values", ("the seed that is given has to count",), {".manual_seed(mine)": ""}),
+    Mistake("no seed", "values", ("with another seed: the seed has to count",), {".manual_seed(mine)": ""}),
+    Mistake(
+        "seed times rank",
+        "values",
+        ("rank 0 dropped the same elements of its own part with another seed",),
+        {SEED: "seed * dist.get_rank(group) if cut else seed"},
+    ),
     Mistake(
         "as torch draws",
         "values",
