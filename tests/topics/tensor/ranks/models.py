@@ -288,6 +288,11 @@ def refusals() -> list[str]:
     return told
 
 
+def too_few_heads() -> None:
+    """What a person would write, with nobody to catch it."""
+    TensorParallelGPT(GPT(GPTConfig(1, 2, 16, 8, 24), device="cpu"))
+
+
 def grad(x: Tensor) -> Tensor:
     assert x.grad is not None
     return x.grad

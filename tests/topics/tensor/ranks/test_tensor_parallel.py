@@ -145,3 +145,10 @@ def test_what_cannot_be_shared_is_refused_in_words(four: LiveRunner) -> None:
         "dimension 1 of a tensor of shape (3, 5): 4 ranks cannot share 5 evenly; make it a multiple of 4, 4 or 8 for"
         " example",
     ]
+
+
+def test_a_refusal_is_told_by_rank_and_leaves_a_working_cluster(four: LiveRunner) -> None:
+    run = kit.options(cluster=four)
+    with pytest.raises(kit.RankError, match=r"rank 0 failed.*4 ranks cannot share 2 evenly; make it a multiple of 4"):
+        run.record(models.too_few_heads)
+    assert_whole(run.record(models.parallel_gpt, "whole", True).results, models.serial_gpt(True), THROUGH_FP32)
