@@ -20,90 +20,69 @@ Tensor = torch.Tensor
 N, B, T, C = 4, 2, 8, 8
 
 
-@pytest.fixture
-def on_each() -> Iterator[Callable[[Sequence[Tensor]], Any]]:
-    """Makes one tensor of what four ranks hold, whose operations are those of all of them."""
+@pytest.fixture(autouse=True)
+def group_of_four() -> Iterator[None]:
+    """What collectives ask for: a group that sends nothing, since local tensors do the work."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     dist.init_process_group("fake", rank=0, world_size=N, store=FakeStore())
-    try:
-        with local.LocalTensorMode(N):
-            yield lambda shards: local.LocalTensor(
-                {rank: x.detach().clone() for rank, x in enumerate(shards)}
-            ).requires_grad_()
-    finally:
-        dist.destroy_process_group()
+    yield
+    dist.destroy_process_group()
+
+
+def on_each(shards: Sequence[Tensor]) -> Any:
+    """One tensor of what the ranks hold, whose operations are those of all of them."""
+    return local.LocalTensor({rank: x.detach().clone() for rank, x in enumerate(shards)}).requires_grad_()
 
 
 def drawn(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64).requires_grad_()
 
 
-def assert_ranks(found: Any, right: Sequence[Tensor]) -> None:
-    for rank, wanted in enumerate(right):
-        torch.testing.assert_close(found._local_tensors[rank], wanted, rtol=1e-10, atol=1e-10)
+def cut(whole: dict[str, Tensor], dims: dict[str, int]) -> dict[str, list[Tensor]]:
+    """By rank what it holds of each tensor: its part along a dimension, or all of it."""
+    return {name: list(x.chunk(N, dims[name])) if name in dims else [x] * N for name, x in whole.items()}
 
 
-def test_the_mlp(on_each: Callable[[Sequence[Tensor]], Any]) -> None:
-    with local.maybe_disable_local_tensor_mode():
-        torch.manual_seed(0)
-        x, up, up_bias = drawn(B, T, C), drawn(4 * C, C), drawn(4 * C)
-        down, down_bias = drawn(C, 4 * C), drawn(C)
-        right = F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias)
-        right.square().sum().backward()
-    shards = [
-        on_each([x] * N),
-        on_each(up.chunk(N)),
-        on_each(up_bias.chunk(N)),
-        on_each(down.chunk(N, 1)),
-        on_each([down_bias] * N),
-    ]
-    assert not torch.equal(shards[1]._local_tensors[0], shards[1]._local_tensors[1])
-    y = by_hand.mlp(*shards)
+def assert_as_in_one_process(
+    dense: Callable[..., Tensor], by_hand: Callable[..., Any], whole: dict[str, Tensor], dims: dict[str, int]
+) -> None:
+    """dims: along which an argument is cut; an x that is cut means a y that is."""
+    y = dense(**whole)
     y.square().sum().backward()
-    assert_ranks(y.detach(), [right.detach()] * N)
-    gradients = [p.grad for p in (x, up, up_bias, down, down_bias) if p.grad is not None]
-    whole, up_shards, bias_shards, down_shards, equal = (
-        [gradients[0]] * N,
-        gradients[1].chunk(N),
-        gradients[2].chunk(N),
-        gradients[3].chunk(N, 1),
-        [gradients[4]] * N,
-    )
-    for shard, wanted in zip(shards, (whole, up_shards, bias_shards, down_shards, equal), strict=True):
-        assert_ranks(shard.grad, wanted)
+    gradients = {name: x.grad for name, x in whole.items() if x.grad is not None}
+    assert gradients.keys() == whole.keys()
+    right = cut({"y": y.detach()}, {"y": dims["x"]} if "x" in dims else {})["y"]
+    with local.LocalTensorMode(N):
+        shards = {name: on_each(parts) for name, parts in cut(whole, dims).items()}
+        found = by_hand(**shards)
+        found.square().sum().backward()
+    assert not torch.equal(*(shards["up"]._local_tensors[rank] for rank in (0, 1))), "the ranks hold other parts"
+    for rank in range(N):
+        torch.testing.assert_close(found.detach()._local_tensors[rank], right[rank], rtol=1e-10, atol=1e-10)
+        for name, parts in cut(gradients, dims).items():
+            got = shards[name].grad._local_tensors[rank]
+            torch.testing.assert_close(got, parts[rank], rtol=1e-10, atol=1e-10, msg=name)
 
 
-def test_the_mlp_between_regions_cut_by_position(on_each: Callable[[Sequence[Tensor]], Any]) -> None:
-    with local.maybe_disable_local_tensor_mode():
-        torch.manual_seed(0)
-        x, gain, shift = drawn(B, T, C), drawn(C), drawn(C)
-        up, up_bias, down, down_bias = drawn(4 * C, C), drawn(4 * C), drawn(C, 4 * C), drawn(C)
-        normed = F.layer_norm(x, (C,), gain, shift)
-        right = F.linear(F.gelu(F.linear(normed, up, up_bias)), down, down_bias)
-        right.square().sum().backward()
-    shards = [
-        on_each(x.chunk(N, 1)),
-        on_each([gain] * N),
-        on_each([shift] * N),
-        on_each(up.chunk(N)),
-        on_each(up_bias.chunk(N)),
-        on_each(down.chunk(N, 1)),
-        on_each([down_bias] * N),
-    ]
-    y = by_hand.sequence_mlp(*shards)
-    y.square().sum().backward()
-    assert_ranks(y.detach(), right.detach().chunk(N, 1))
-    wholes = (x, gain, shift, up, up_bias, down, down_bias)
-    dx, dgain, dshift, dup, dup_bias, ddown, ddown_bias = [p.grad for p in wholes if p.grad is not None]
-    cut = (
-        dx.chunk(N, 1),
-        [dgain] * N,
-        [dshift] * N,
-        dup.chunk(N),
-        dup_bias.chunk(N),
-        ddown.chunk(N, 1),
-        [ddown_bias] * N,
-    )
-    for shard, wanted in zip(shards, cut, strict=True):
-        assert_ranks(shard.grad, wanted)
+def test_the_mlp() -> None:
+    torch.manual_seed(0)
+    whole = {"x": drawn(B, T, C), "up": drawn(4 * C, C), "up_bias": drawn(4 * C)}
+    whole |= {"down": drawn(C, 4 * C), "down_bias": drawn(C)}
+
+    def dense(x: Tensor, up: Tensor, up_bias: Tensor, down: Tensor, down_bias: Tensor) -> Tensor:
+        return F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias)
+
+    assert_as_in_one_process(dense, by_hand.mlp, whole, {"up": 0, "up_bias": 0, "down": 1})
+
+
+def test_the_mlp_between_regions_cut_by_position() -> None:
+    torch.manual_seed(0)
+    whole = {"x": drawn(B, T, C), "gain": drawn(C), "shift": drawn(C), "up": drawn(4 * C, C), "up_bias": drawn(4 * C)}
+    whole |= {"down": drawn(C, 4 * C), "down_bias": drawn(C)}
+
+    def dense(x: Tensor, gain: Tensor, shift: Tensor, up: Tensor, up_bias: Tensor, **down: Tensor) -> Tensor:
+        h = F.gelu(F.linear(F.layer_norm(x, (C,), gain, shift), up, up_bias))
+        return F.linear(h, down["down"], down["down_bias"])
+
+    assert_as_in_one_process(dense, by_hand.sequence_mlp, whole, {"x": 1, "up": 0, "up_bias": 0, "down": 1})
