@@ -59,9 +59,10 @@ class Slate:
             del sys.modules[name]
         for owner, functions in self._functions:
             _put_back(owner, functions)
-        if os.environ != self._environment:
-            os.environ.clear()
-            os.environ.update(self._environment)
+        for name in os.environ.keys() - self._environment.keys():
+            del os.environ[name]
+        for name, value in self._environment.items() - os.environ.items():
+            os.environ[name] = value
         if os.path.isdir(self._folder):
             os.chdir(self._folder)
         sys.path[:] = self._path

@@ -88,6 +88,7 @@ def test_a_throttled_link_is_felt_and_said(three: LiveRunner) -> None:
     assert len(three.sweep(SweepPlan("send", 1200, repeats=1, warm_up=0)).notes) < len(slow.notes)
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_an_interrupt_in_the_middle_of_a_measurement(three: LiveRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = bandwidth._measure
 

@@ -63,6 +63,13 @@ def test_cleaning_loads_nothing_of_torch_that_costs_seconds(three: LiveRunner) -
         assert loaded.results == [[]] * 3
 
 
+def test_engines_change_no_environment_beside_the_threads_of_a_rank(three: LiveRunner) -> None:
+    """A run would take away what they had added; and whoever reads it in C at that moment is killed."""
+    with_engines = three.reset().view.apply_sync(lambda: dict(os.environ))
+    assert all("CLICOLOR_FORCE" in names for names in with_engines)
+    assert three.record(lambda: dict(os.environ)).results == with_engines
+
+
 @pytest.mark.parametrize("how", ["record", "step"])
 def test_a_run_finds_its_ranks_as_the_first_one_did(three: LiveRunner, how: str) -> None:
     before = three.reset().record(finds).results

@@ -200,6 +200,7 @@ def test_a_rank_killed_while_a_record_runs(three: LiveRunner, tmp_path: Path) ->
     assert works(three)
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_an_interrupted_record_leaves_a_working_cluster(three: LiveRunner, tmp_path: Path) -> None:
     main, sign = threading.main_thread().ident, tmp_path / "running"
     assert main is not None

@@ -95,6 +95,7 @@ def test_who_runs_and_who_waits_is_said_until_it_is_given_up(
     assert three.record(faults.fine, torch.ones(1)).results[0].tolist() == [3.0], "on whole ranks"
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_without_a_limit_only_a_person_ends_it(three: LiveRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "AFTER", 0.1)
     main = threading.main_thread().ident

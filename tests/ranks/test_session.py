@@ -120,6 +120,7 @@ def test_an_endless_loop_is_left_without_forking_anew(three: LiveRunner) -> None
     assert three.pids == before
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_an_interrupted_motion_is_recorded_when_it_comes_to_rest(three: LiveRunner, tmp_path: Path) -> None:
     begun, enough = tmp_path / "begun", tmp_path / "enough"
     session = three.step(waits_for_a_file, str(begun), str(enough))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import ipykernel.ipkernel
 from ipykernel.iostream import OutStream
+from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.app import IPEngine
 from traitlets.config import Config
 
@@ -102,6 +104,17 @@ def _few_modules() -> Iterator[None]:
         yield
     finally:
         module.sys = sys
+
+
+def set_environment() -> None:
+    """What the engine and its shell add to the environment, before there is another thread.
+
+    A name that is added moves the whole environment; whoever reads it in C meanwhile, as libraries do, is killed.
+    """
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    os.environ["MPLBACKEND"] = os.environ.get("MPLBACKEND") or "module://matplotlib_inline.backend_inline"
+    shell: Any = None  # it is not looked at
+    ZMQInteractiveShell.init_environment(shell)
 
 
 def own_streams() -> dict[str, Outlet]:

@@ -45,6 +45,7 @@ def rank_main(
     """Runs the rank; returns when its engine has ended. The calling process is the fork."""
     break_away(not_mine, agent)
     _environment(config)
+    engine.set_environment()
     import_path(config.settings)
     outlets = engine.own_streams()
 
