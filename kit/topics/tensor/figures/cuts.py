@@ -50,7 +50,7 @@ CUTS: Mapping[str, Cut] = {
         "W cut by columns, forward",
         (
             (
-                Operand("X", "x", "B", "C", "whole"), "·", Operand("W", "w", "C", "F", "across", turned=True), "=",
+                Operand("X", "x", "B", "C", "whole"), "×", Operand("W", "w", "C", "F", "across", turned=True), "=",
                 Operand("Y", "y", "B", "F", "across"),
             ),
         ),
@@ -59,11 +59,11 @@ CUTS: Mapping[str, Cut] = {
         "W cut by columns, backward",
         (
             (
-                Operand("dY", "dy", "B", "F", "across"), "·", Operand("Wᵀ", "w", "F", "C", "down"), "=",
+                Operand("dY", "dy", "B", "F", "across"), "×", Operand("Wᵀ", "w", "F", "C", "down"), "=",
                 Operand("dX", "dx", "B", "C", "whole"),
             ),
             (
-                Operand("Xᵀ", "x", "C", "B", "whole", turned=True), "·", Operand("dY", "dy", "B", "F", "across"), "=",
+                Operand("Xᵀ", "x", "C", "B", "whole", turned=True), "×", Operand("dY", "dy", "B", "F", "across"), "=",
                 Operand("dW", "dw", "C", "F", "across", turned=True),
             ),
         ),
@@ -72,7 +72,7 @@ CUTS: Mapping[str, Cut] = {
         "W cut by rows, forward",
         (
             (
-                Operand("X", "x", "B", "C", "across"), "·", Operand("W", "w", "C", "F", "down", turned=True), "=",
+                Operand("X", "x", "B", "C", "across"), "×", Operand("W", "w", "C", "F", "down", turned=True), "=",
                 Operand("Y", "y", "B", "F", "whole"),
             ),
         ),
@@ -81,11 +81,11 @@ CUTS: Mapping[str, Cut] = {
         "W cut by rows, backward",
         (
             (
-                Operand("dY", "dy", "B", "F", "whole"), "·", Operand("Wᵀ", "w", "F", "C", "across"), "=",
+                Operand("dY", "dy", "B", "F", "whole"), "×", Operand("Wᵀ", "w", "F", "C", "across"), "=",
                 Operand("dX", "dx", "B", "C", "across"),
             ),
             (
-                Operand("Xᵀ", "x", "C", "B", "down", turned=True), "·", Operand("dY", "dy", "B", "F", "whole"), "=",
+                Operand("Xᵀ", "x", "C", "B", "down", turned=True), "×", Operand("dY", "dy", "B", "F", "whole"), "=",
                 Operand("dW", "dw", "C", "F", "down", turned=True),
             ),
         ),

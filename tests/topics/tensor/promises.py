@@ -1,0 +1,60 @@
+"""What lab 05 tells its reader to look at is there to be seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+LONG = True  # a long lab is run untouched, on ranks, in the full matrix alone
+
+
+def solved(said: Callable[[str], str]) -> None:
+    """At three ranks, with the solutions. said: what a cell put out, by its name."""
+    assert [f"[{', '.join([digits] * 3)}]" in said("step-chain-chart") for digits in ("1", "11", "111")] == [True] * 3
+    assert "rank 0 waits in all_reduce for ranks 1 and 2" in said("step-hold-run")
+    seen(said)
+    times = [int(ms) for ms in re.findall(r"(?m)(\d+) ms$", said("measure-nodes-run"))]
+    assert len(times) == 3 and all(times)
+    loss = dict(re.findall(r"(?m)^(shared|own) seed +loss (\S+)", said("break-seed-run")))
+    assert float(loss["shared"]) > 2 * float(loss["own"]), "it trains worse"
+    assert "3 of 3 shards equal, 16 different features of 48" in said("break-seed-run")
+    assert "1 of 3 shards equal, 48 different features of 48" in said("break-seed-run")
+
+
+def seen(said: Callable[[str], str]) -> None:
+    """What holds on any number of ranks."""
+    assert said("see-columns-run").strip().endswith("True") and said("see-rows-run").strip().endswith("True")
+    assert re.findall(r": +(True|False)$", said("predict-run"), re.MULTILINE) == ["False", "True", "True"]
+    assert said("step-hold-run").strip().endswith("In hand: adding up the terms (all_reduce).")
+    assert said("step-columns-run").count("True") == 2
+    assert "as in one process: True" in said("measure-bytes-run")
+    assert "calls: all_reduce all_reduce\n" in said("measure-bytes-run")
+    formula, measured, forward = (
+        int(number.replace(",", "")) for number in re.findall(r"[\d,]+\d", said("measure-bytes-run"))
+    )
+    assert formula == measured == 2 * forward
+    whole, parts = re.findall(r"loss (\S+)", said("measure-gpt-run"))
+    assert abs(float(whole) - float(parts)) < 1e-5  # fp32 sums in another order
+    assert "the same dX: True" in said("measure-nodes-run")
+    drift(said("break-copy-run"))
+    assert "the same matrix on any number: True" in said("break-whole-run")
+    assert said("remember-run").count("2 all-reduces") == 2
+
+
+def drift(said: str) -> None:
+    """With copy_in all ranks' gains are equal; without it none are, though losses are, and it trains worse."""
+    right, wrong = (re.findall(r"loss (\S+), gain (.*)", half) for half in said.split("entry: nothing"))
+    assert len(set(right)) == 1 and len({gain for _, gain in wrong}) == len(wrong) > 1
+    assert len({loss for loss, _ in wrong}) == 1 and float(wrong[0][0]) > float(right[0][0])
+
+
+def replayed(said: Callable[[str], str]) -> None:
+    """From the recordings, which are of four ranks."""
+    seen(said)
+    assert "1111" in said("step-chain-chart")
+    assert "4 of 4 shards equal, 12 different features of 48" in said("break-seed-run")
+
+
+def script(ranks: int) -> str:
+    """A regular expression that is found in what the script to take home prints."""
+    return r"by hand and DTensor differ by \d\.\de-0[5-9] in y, \d\.\de-0[4-9] in dx|differ by 0\.0e\+00"
