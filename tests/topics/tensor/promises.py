@@ -27,17 +27,21 @@ def seen(said: Callable[[str], str]) -> None:
     assert re.findall(r": +(True|False)$", said("predict-run"), re.MULTILINE) == ["False", "True", "True"]
     assert said("step-hold-run").strip().endswith("In hand: adding up the terms (all_reduce).")
     assert said("step-columns-run").count("True") == 2
-    assert "as in one process: True" in said("measure-bytes-run")
+    assert "as in one piece: True" in said("measure-bytes-run")
     assert "calls: all_reduce all_reduce\n" in said("measure-bytes-run")
-    formula, measured, forward = (
-        int(number.replace(",", "")) for number in re.findall(r"[\d,]+\d", said("measure-bytes-run"))
-    )
+    told = re.search(r"by formula ([\d,]+) bytes\nmeasured +([\d,]+) bytes, ([\d,]+) of", said("measure-bytes-run"))
+    assert told
+    formula, measured, forward = (int(number.replace(",", "")) for number in told.groups())
     assert formula == measured == 2 * forward
     whole, parts = re.findall(r"loss (\S+)", said("measure-gpt-run"))
     assert abs(float(whole) - float(parts)) < 1e-5  # fp32 sums in another order
-    assert "the same dX: True" in said("measure-nodes-run")
+    (same,) = re.findall(r"the same dX: (.*)", said("measure-nodes-run"))
+    sizes = [float(size) for size in same.split()]
+    assert len(sizes) == 3 and max(sizes) - min(sizes) < 1e-4 * max(sizes)  # fp32 sums in another order
+    assert "sends the other 6,144 bytes" in said("measure-nodes-run"), "32 tokens x 48 channels x 4 bytes"
     drift(said("break-copy-run"))
-    assert "the same matrix on any number: True" in said("break-whole-run")
+    drawn = re.findall(r"drawn on \d: (.*)", said("break-whole-run"))
+    assert len(drawn) == 3 and len(set(drawn)) == 1
     assert said("remember-run").count("2 all-reduces") == 2
 
 
