@@ -13,7 +13,7 @@ from torch import nn
 from kit.gpt.model import GPT, GPTConfig
 from kit.topics.tensor.reference import by_hand
 from kit.topics.tensor.reference.gpt import TensorParallelGPT
-from kit.topics.tensor.reference.layers import MLP, Attention, whole
+from kit.topics.tensor.reference.layers import MLP, Attention, Norm, whole
 from kit.topics.tensor.reference.regions import ByPosition, Region, Whole
 
 Tensor = torch.Tensor
@@ -87,20 +87,22 @@ def step_of_gpt(order: str, bias: bool) -> None:
 
 
 class Dense(nn.Module):
-    """Attention with K heads of keys and values, or an MLP, as plain torch has them. (B, T, C) -> (B, T, C)."""
+    """Attention with K heads of keys and values, an MLP, or one with a norm, as plain torch. (B, T, C) -> (B, T, C)."""
 
     def __init__(self, kind: str, key_heads: int = H) -> None:
         super().__init__()
         self.kind, self.D = kind, C // H
-        if kind == "mlp":
+        if kind == "normed mlp":
+            self.norm = nn.LayerNorm(C)
+        if kind.endswith("mlp"):
             self.up, self.down = nn.Linear(C, 4 * C), nn.Linear(4 * C, C)
         else:
             self.q, self.out = nn.Linear(C, C), nn.Linear(C, C)
             self.k, self.v = nn.Linear(C, key_heads * self.D), nn.Linear(C, key_heads * self.D)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.kind == "mlp":
-            return self.down(F.gelu(self.up(x)))
+        if self.kind.endswith("mlp"):
+            return self.down(F.gelu(self.up(self.norm(x) if self.kind == "normed mlp" else x)))
         q, k, v = (layer(x).unflatten(-1, (-1, self.D)).transpose(1, 2) for layer in (self.q, self.k, self.v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape != k.shape)
         return self.out(y.transpose(1, 2).flatten(2))
@@ -133,8 +135,10 @@ def parallel_layer(kind: str, order: str, key_heads: int = H) -> Found:
     layer, x = dense(kind, key_heads)
     region: Region = ORDERS[order]()
     made: nn.Module
-    if kind == "mlp":
+    if kind.endswith("mlp"):
         made = MLP(layer.up, layer.down, region)
+        if kind == "normed mlp":
+            made = nn.Sequential(Norm(layer.norm, region), made)
     else:
         made = Attention([layer.q, layer.k, layer.v], layer.out, H, region, key_heads)
     x.requires_grad_()
@@ -143,20 +147,34 @@ def parallel_layer(kind: str, order: str, key_heads: int = H) -> Found:
     if order == "by position":
         y = by_hand.all_gather(y.detach(), 1)
         dist.all_reduce(grad(x))  # each rank has the gradient of its own positions
-    return {"y": y.detach(), "dx": grad(x), **{name: whole(p, grad(p)) for name, p in made.named_parameters()}}
+    names = {name: name.replace("0.", "norm.").replace("1.", "") for name, _ in made.named_parameters()}
+    gradients = {names[name]: whole(p, grad(p)) for name, p in made.named_parameters()}
+    return {"y": y.detach(), "dx": grad(x), **gradients}
 
 
 def by_dtensor(kind: str) -> Found:
-    """torch's own: parallelize_module with its column and row styles."""
+    """torch's own: parallelize_module with its column and row styles, and by position where there is a norm."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        ParallelStyle,
+        PrepareModuleInput,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
 
     layer, x = dense(kind)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    plan = {
-        name: RowwiseParallel() if name in ("down", "out") else ColwiseParallel() for name, _ in layer.named_children()
+    by_row = ("down", "out")
+    plan: dict[str, ParallelStyle] = {
+        name: RowwiseParallel() if name in by_row else ColwiseParallel() for name, _ in layer.named_children()
     }
+    if kind == "normed mlp":
+        by_position = Shard(1)
+        cut = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=by_position)
+        plan |= {"": cut, "norm": SequenceParallel(), "up": ColwiseParallel(input_layouts=by_position)}
     parallelize_module(layer, mesh, plan)
     y = layer(x.requires_grad_())
     square(y, WEIGHTS).backward()
@@ -168,15 +186,15 @@ def by_dtensor(kind: str) -> Found:
 def all_layers(order: str) -> dict[str, Found]:
     """Every layer that this many ranks can share."""
     n = dist.get_world_size()
-    found = {"mlp": parallel_layer("mlp", order)}
+    found = {kind: parallel_layer(kind, order) for kind in ("mlp", "normed mlp")}
     for key_heads in (4, 2, 1):
-        found[f"attention {key_heads}"] = parallel_layer("attention", order, key_heads)
+        found[f"attention, {key_heads}"] = parallel_layer("attention", order, key_heads)
     assert n in (1, 2, 4)
     return found
 
 
 def every_dtensor() -> dict[str, Found]:
-    return {"mlp": by_dtensor("mlp"), "attention 4": by_dtensor("attention")}
+    return {kind: by_dtensor(kind) for kind in ("mlp", "normed mlp", "attention")}
 
 
 def functions_by_hand() -> Found:

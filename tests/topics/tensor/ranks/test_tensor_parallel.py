@@ -50,7 +50,7 @@ def assert_whole(by_rank: list[Found], right: Found, tolerance: float = EXACT) -
 def test_layers_are_those_of_one_process(run: Run, world: int, order: str) -> None:
     results = run(models.all_layers, order).results
     for name in results[0]:
-        kind, _, key_heads = name.partition(" ")
+        kind, _, key_heads = name.partition(", ")
         right = models.serial_layer(kind, int(key_heads or models.H))
         assert_whole([found[name] for found in results], right)
         assert all(float(g.abs().max()) > 1e-3 for part, g in right.items() if part != "k.bias"), "0 proves nothing"
@@ -60,7 +60,7 @@ def test_layers_are_those_of_one_process(run: Run, world: int, order: str) -> No
 def test_layers_are_those_of_dtensor(run: Run, world: int) -> None:
     for found in run(models.every_dtensor).results:
         for name, theirs in found.items():
-            assert_whole([theirs], models.serial_layer(name.split()[0]))
+            assert_whole([theirs], models.serial_layer(name))
 
 
 def test_by_hand_is_the_same_and_no_rank_finds_it_alone(four: LiveRunner) -> None:
