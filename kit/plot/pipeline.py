@@ -159,15 +159,18 @@ def _words(name: str, run: Timeline, unit: str) -> list[str]:
     made, ranks = run.schedule, range(run.schedule.ranks)
     held = [run.most_held(rank) for rank in ranks]
     most = f"{max(held)} on the rank that holds most" if len(held) > _MANY else f"{', '.join(map(str, held))} by rank"
+    batches = f"{made.micro_batches} micro-batch{'es' * (made.micro_batches > 1)}"
     return [
-        f"{name}: {made.name} on {made.ranks} ranks, {made.micro_batches} micro-batches, {_length(run.seconds, unit)}; "
+        f"{name}: {made.name} on {made.ranks} ranks, {batches}, {_length(run.seconds, unit)}; "
         f"idle {run.idle_share:.1%} of the time, an overhead of {run.overhead:.1%} over an ideal pipeline; "
         f"activations held at most: {most}"
     ]
 
 
 def _length(seconds: float, unit: str) -> str:
-    return duration(seconds * 1e9) if unit == "s" else f"{seconds:.4g} {unit}"
+    if unit != "s":
+        return f"{seconds:.4g} {unit}"
+    return f"{seconds * 1e3:.0f} ms" if 0.01 <= seconds < 10 else duration(seconds * 1e9)
 
 
 def _share(part: float, whole: float) -> str:

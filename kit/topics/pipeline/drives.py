@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from kit.plan.flaws import flaws
 from kit.plan.schedule import read
 from kit.topics.pipeline.reference import Pipeline
 from kit.topics.pipeline.reference.paced import Paced
+from kit.topics.pipeline.rows import from_rows
 
 Tensor = torch.Tensor
 Result = tuple[dict[int, Tensor], dict[str, Tensor]]  # losses by micro-batch, gradients by parameter's name
@@ -91,3 +94,61 @@ def wrong(results: list[Any], depth: int, m: int, width: int) -> str:
         if not torch.allclose(found[name].cpu(), gradient, rtol=1e-4, atol=1e-6):
             return f"the gradient of stage {name.split('.')[0]} is not that of the model without a pipeline"
     return ""
+
+
+def flat(losses: dict[int, Tensor], gradients: dict[str, Tensor], depth: int) -> list[Tensor]:
+    """For each stage its gradients end to end, of the last one behind its losses."""
+    own = [
+        torch.cat([gradient.flatten() for name, gradient in gradients.items() if name.startswith(f"{number}.")])
+        for number in range(depth)
+    ]
+    own[-1] = torch.cat([*(losses[j].view(1) for j in sorted(losses)), own[-1]])
+    return own
+
+
+# -- how lab 06a's functions are used on a rank
+
+
+def by_rows(function: Callable[..., Any], m: int, seen: dict[str, Any]) -> Tensor:
+    """Every rank makes its row; if together they can run, they do. seen: this rank's row, for the check to judge."""
+    p, r = dist.get_world_size(), dist.get_rank()
+    row = function(r, p, m)
+    seen["row"] = list(row) if isinstance(row, tuple | list) else row if row is None else repr(row)
+    rows: list[Any] = [None] * p
+    dist.all_gather_object(rows, seen["row"])
+    try:
+        plan = from_rows(rows, micro_batches=m)
+    except ValueError:
+        return torch.zeros(0)
+    if flaws(plan):
+        return torch.zeros(0)
+    losses, gradients = train(plan.text(), p, 4, dict.fromkeys(range(p), (0.0, 0.0, 0.0)), steps=1)
+    return torch.cat([*(losses[j].view(1) for j in sorted(losses)), *(one.flatten() for one in gradients.values())])
+
+
+def by_hand(function: Callable[..., Any], number: int, depth: int, m: int, seen: dict[str, Any]) -> Tensor | None:
+    """One step of a stage by a function that sends and receives. Returns the stage's gradients, None without any."""
+    own = stage(number, 4, (0.0, 0.0, 0.0)).to(torch.get_default_device())
+    counted = Counted(own)
+    inputs, targets = batch(m, 4)
+    device = torch.get_default_device()
+    inputs, targets = [x.to(device) for x in inputs], [x.to(device) for x in targets]
+    function(counted, inputs, targets, torch.zeros(BATCH, 4), nn.functional.mse_loss)
+    seen["forward"] = counted.calls
+    gradients = [parameter.grad for parameter in own.parameters()]
+    if any(gradient is None for gradient in gradients):
+        return None
+    return torch.cat([gradient.flatten() for gradient in gradients if gradient is not None])
+
+
+class Counted(nn.Module):
+    """A stage that notes how often it was computed."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module, self.calls = module, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        y: Tensor = self.module(x)
+        return y

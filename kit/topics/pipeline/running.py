@@ -37,9 +37,9 @@ class Work:
     message is (8, C).
     """
 
-    forward: float = 0.01
-    input: float = 0.01
-    weight: float = 0.01
+    forward: float = 0.02
+    input: float = 0.02
+    weight: float = 0.02
     slow: Mapping[int, float] = field(default_factory=dict)
     width: int = 32
 
@@ -111,12 +111,12 @@ class Run:
 
     def __str__(self) -> str:
         ran, expected = self.timeline, self.predicted
+        batches = f"{self.schedule.micro_batches} micro-batch{'es' * (self.schedule.micro_batches > 1)}"
         held = ", ".join(str(ran.most_held(rank)) for rank in range(self.schedule.ranks))
         same = "losses and gradients are those of a run without a pipeline" if self.right else self.wrong
         links = f"; {self.link!r}" if self.link is not None else ""
         return (
-            f"{self.schedule.name}, {self.schedule.ranks} ranks, {self.schedule.micro_batches} micro-batches"
-            f" ({SLEEPS}{links})\n"
+            f"{self.schedule.name}, {self.schedule.ranks} ranks, {batches} ({SLEEPS}{links})\n"
             f"predicted {expected.seconds * 1e3:.0f} ms, idle {expected.idle_share:.1%} of the time\n"
             f"measured {ran.seconds * 1e3:.0f} ms, idle {ran.idle_share:.1%} of the time,"
             f" an overhead of {ran.overhead:.1%}\n"
