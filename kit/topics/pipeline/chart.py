@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kit.plot.diagram import Diagram, FlowScript, subscript, svg_curve, svg_page, svg_text
+from itertools import pairwise
+
+from kit.plot.diagram import Diagram, FlowScript, rank_look, subscript, svg_curve, svg_page, svg_text
 from kit.plot.palette import UNKNOWN, rank_color, text_on
 
 MOST = 8
@@ -23,19 +25,16 @@ def pipeline_chart(ranks: int = 4) -> Diagram:
 
 def _script(ranks: int, text: str) -> str:
     drawing = FlowScript()
-    look = [f"fill:{rank_color(r)},stroke:{rank_color(r)},color:{text_on(rank_color(r))}" for r in range(ranks)]
     plain = f"fill:none,stroke:{UNKNOWN},color:{UNKNOWN}"
-    forward = [drawing.node(f"f{r}", f"rank {r}: forward", f"rank{r}", look[r]) for r in range(ranks)]
-    back = [drawing.node(f"b{r}", f"rank {r}: backward", f"rank{r}", look[r]) for r in range(ranks)]
-    first, loss = drawing.node("x", "x", "plain", plain), drawing.node("loss", "loss L", "plain", plain)
-    drawing.nodes = [first, *forward, loss, *reversed(back)]
-    drawing.link(first, forward[0])
-    for r in range(ranks - 1):
-        drawing.link(forward[r], forward[r + 1], message=f"a{subscript(r)}")
-    drawing.link(forward[-1], loss)
-    drawing.link(loss, back[-1])
-    for r in range(ranks - 1, 0, -1):
-        drawing.link(back[r], back[r - 1], message=f"g{subscript(r - 1)}")
+    stages = [drawing.node(f"s{r}", f"rank {r}: stage {r}", f"rank{r}", rank_look(r)) for r in range(ranks)]
+    batch, loss = drawing.node("x", "x", "plain", plain), drawing.node("loss", "loss L", "plain", plain)
+    drawing.nodes = [batch, *stages, loss]
+    drawing.link(batch, stages[0])
+    for r, (one, other) in enumerate(pairwise(stages)):
+        drawing.link(one, other, message=f"a{subscript(r)}")
+        drawing.link(other, one, message=f"g{subscript(r)}")
+    drawing.link(stages[-1], loss)
+    drawing.link(loss, stages[-1])
     return drawing.script(f"pipeline, {ranks} ranks", text)
 
 
