@@ -17,10 +17,11 @@ from kit.topics.pipeline.rows import from_rows
 
 Tensor = torch.Tensor
 Result = tuple[dict[int, Tensor], dict[str, Tensor]]  # losses by micro-batch, gradients by parameter's name
+Seconds = tuple[float, float, float]  # of F, I and W
 BATCH = 8
 
 
-def stage(number: int, width: int, seconds: tuple[float, float, float]) -> nn.Module:
+def stage(number: int, width: int, seconds: Seconds) -> nn.Module:
     """Equal weights wherever it is made. (B, C) -> (B, C)"""
     with torch.device("cpu"):
         layer = nn.Linear(width, width)
@@ -31,14 +32,27 @@ def stage(number: int, width: int, seconds: tuple[float, float, float]) -> nn.Mo
 
 def batch(m: int, width: int) -> tuple[list[Tensor], list[Tensor]]:
     both = torch.randn(2, m, BATCH, width, generator=torch.Generator().manual_seed(m), device="cpu")
-    return list(both[0]), list(both[1])
+    here = torch.get_default_device()
+    return list(both[0].to(here)), list(both[1].to(here))
 
 
-def train(text: str, depth: int, width: int, seconds: dict[int, tuple[float, float, float]], steps: int) -> Result:
+def train(text: str, depth: int, width: int, seconds: dict[int, Seconds], steps: int) -> Result:
     """Steps of a schedule on this rank. text: the schedule. seconds: of F, I and W, by stage.
 
-    Returns what the last step gave: losses and gradients of this rank's stages, '2.0.weight' of stage 2.
+    Returns what the last step gave: losses, and of the gradients of this rank's stages a sketch each.
     """
+    losses, gradients = trained(text, depth, width, seconds, steps)
+    return losses, {name: sketch(gradient) for name, gradient in gradients.items()}
+
+
+def sketch(gradient: Tensor) -> Tensor:
+    """Four sums with fixed weights (4,): so little fits a recording, and two of them add up as the gradients do."""
+    weights = torch.randn(4, gradient.numel(), generator=torch.Generator().manual_seed(0), device="cpu")
+    return weights @ gradient.detach().cpu().flatten()
+
+
+def trained(text: str, depth: int, width: int, seconds: dict[int, Seconds], steps: int) -> Result:
+    """As `train`, with the whole gradients: '2.0.weight' is of stage 2."""
     plan = read(text, stages=depth)
     row = plan.rows[dist.get_rank()]
     own = {
@@ -46,8 +60,6 @@ def train(text: str, depth: int, width: int, seconds: dict[int, tuple[float, flo
         for number in sorted({one.stage for one in row})
     }
     inputs, targets = batch(plan.micro_batches, width)
-    device = torch.get_default_device()
-    inputs, targets = [x.to(device) for x in inputs], [x.to(device) for x in targets]
     pipeline = Pipeline(plan.rows, own, depth, torch.empty(BATCH, width), nn.functional.mse_loss)
     losses: list[Tensor] = []
     for _ in range(steps):
@@ -91,7 +103,8 @@ def wrong(results: list[Any], depth: int, m: int, width: int) -> str:
     for name, gradient in gradients.items():
         if name not in found:
             return f"stage {name.split('.')[0]} has no gradient"
-        if not torch.allclose(found[name].cpu(), gradient, rtol=1e-4, atol=1e-6):
+        right = sketch(gradient)
+        if not torch.allclose(found[name], right, rtol=1e-4, atol=1e-4 * float(right.abs().max())):
             return f"the gradient of stage {name.split('.')[0]} is not that of the model without a pipeline"
     return ""
 
@@ -122,7 +135,7 @@ def by_rows(function: Callable[..., Any], m: int, seen: dict[str, Any]) -> Tenso
         return torch.zeros(0)
     if flaws(plan):
         return torch.zeros(0)
-    losses, gradients = train(plan.text(), p, 4, dict.fromkeys(range(p), (0.0, 0.0, 0.0)), steps=1)
+    losses, gradients = trained(plan.text(), p, 4, dict.fromkeys(range(p), (0.0, 0.0, 0.0)), steps=1)
     return torch.cat([*(losses[j].view(1) for j in sorted(losses)), *(one.flatten() for one in gradients.values())])
 
 
@@ -131,8 +144,6 @@ def by_hand(function: Callable[..., Any], number: int, depth: int, m: int, seen:
     own = stage(number, 4, (0.0, 0.0, 0.0)).to(torch.get_default_device())
     counted = Counted(own)
     inputs, targets = batch(m, 4)
-    device = torch.get_default_device()
-    inputs, targets = [x.to(device) for x in inputs], [x.to(device) for x in targets]
     function(counted, inputs, targets, torch.zeros(BATCH, 4), nn.functional.mse_loss)
     seen["forward"] = counted.calls
     gradients = [parameter.grad for parameter in own.parameters()]
