@@ -193,7 +193,7 @@ class Touches:
     """Within it the calling thread's operations on tensors are seen, and what reads their memory past torch."""
 
     def __init__(self) -> None:
-        self._modes = (_Operations(), _Readers())
+        self._modes = (_Operations(), _Readers(), _Played())
 
     def __enter__(self) -> None:
         for mode in self._modes:
@@ -225,6 +225,17 @@ class _Readers(TorchFunctionMode):
         if _under_way and func in _READERS:
             touch(args[0])
         return func(*args, **(kwargs or {}))
+
+
+class _Played(TorchFunctionMode):
+    """Where code says that a tensor is to lie on a GPU, it lies where CPU tensors play that one's part."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*map(_here, args), **{name: _here(value) for name, value in (kwargs or {}).items()})
+
+
+def _here(value: Any) -> Any:
+    return "cpu" if isinstance(value, torch.device | str) and str(value).startswith("cuda") else value
 
 
 def _leaves(values: Sequence[Any]) -> Iterator[torch.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-LONG = False  # a long lab is run untouched, on ranks, in the full matrix alone
+LONG = True  # a long lab is run untouched, on ranks, in the full matrix alone
 
 
 def solved(said: Callable[[str], str]) -> None:
