@@ -1,13 +1,13 @@
 /* What a panel needs of the page it stands in: keys, names for screen readers, and word of what the page can do.
    Started once per page by the first panel; every panel then calls `adopt`. */
 (function () {
-  const keys = { ArrowLeft: "back", ArrowRight: "step", c: "collective", C: "collective", " ": "play", Home: "start", End: "end" };
   const own = "input, textarea, select, .noUi-handle, .cm-editor, .jp-RenderedHTMLCommon pre";
 
   function onKey(event) {
     const panel = event.target.closest && event.target.closest(".lsp-panel");
-    const action = keys[event.key];
-    if (!panel || !action || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const keys = JSON.parse(panel?.querySelector("[data-panel-keys]")?.dataset.panelKeys || "{}");
+    const action = keys[(event.shiftKey ? "Shift+" : "") + event.key];
+    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest(own)) return;
     const button = event.target.closest("button");
     if (button && event.key === " ") return; // a button reached by Tab is pressed by the space bar, as everywhere

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypedDict
 
@@ -30,6 +30,16 @@ class PageFacts(TypedDict):
 
 Heard = Callable[[PageFacts], object]
 
+STEPPING: Mapping[str, str] = {
+    "ArrowLeft": "back",
+    "ArrowRight": "step",
+    "c": "collective",
+    "C": "collective",
+    " ": "play",
+    "Home": "start",
+    "End": "end",
+}
+
 
 @cache
 def panel_styles() -> str:
@@ -45,24 +55,36 @@ def _page_script() -> str:
 class PageBridge:
     """Puts a panel's styles and keys into the page, and calls `heard` with what the page says of itself.
 
-    name: read out by screen readers. more_style: CSS for this panel alone. `widgets` are invisible and without size.
+    name: read out by screen readers. more_style: CSS for this panel alone. keys: which button, by its class `lsp-NAME`,
+    a key presses; 'Shift+ArrowLeft' is a key of its own. `widgets` are invisible and without size.
     """
 
-    def __init__(self, name: str, heard: Heard | None = None, more_style: str = "") -> None:
+    def __init__(
+        self, name: str, heard: Heard | None = None, more_style: str = "", keys: Mapping[str, str] = STEPPING
+    ) -> None:
         start = html.escape(f"{_page_script()}.adopt(this)", quote=True)
         foot = widgets.HTML(
             f"<style>{panel_styles()}{more_style}</style>"
-            f'<img src="data:," alt="" hidden data-panel-name="{html.escape(name, quote=True)}" onerror="{start}">'
+            f'<img src="data:," alt="" hidden data-panel-name="{html.escape(name, quote=True)}" '
+            f'data-panel-keys="{html.escape(json.dumps(dict(keys)), quote=True)}" onerror="{start}">'
         )
-        self._ear = widgets.Text()
-        self._ear.add_class("lsp-ear")
-        self._heard = heard
-        self._ear.observe(self._listen, "value")
-        self.widgets = (_unseen(foot), _unseen(self._ear))
+        self.widgets = (unseen(foot), page_ear("lsp-ear", heard))
 
-    def _listen(self, change: dict[str, Any]) -> None:
-        if change["new"] and self._heard is not None:
-            self._heard(json.loads(change["new"]))
+
+def page_ear(name: str, heard: Callable[[Any], object] | None) -> widgets.Text:
+    """An invisible field, found by its class, in which a script of the page leaves what it says as JSON.
+
+    Of what is said while the kernel has not answered yet, the last comes through.
+    """
+    ear = widgets.Text()
+    ear.add_class(name)
+
+    def listen(change: dict[str, Any]) -> None:
+        if change["new"] and heard is not None:
+            heard(json.loads(change["new"]))
+
+    ear.observe(listen, "value")
+    return unseen(ear)
 
 
 class PageScript:
@@ -74,7 +96,7 @@ class PageScript:
     )
 
     def __init__(self) -> None:
-        self.widget = _unseen(widgets.HTML())
+        self.widget = unseen(widgets.HTML())
 
     def run(self, code: str) -> None:
         self.clear()
@@ -84,6 +106,7 @@ class PageScript:
         self.widget.value = ""
 
 
-def _unseen(widget: Any) -> Any:
+def unseen(widget: Any) -> Any:
+    """The widget, without a place in the page."""
     widget.layout.display = "none"
     return widget

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ipywidgets as widgets
 
-from kit.panels.page_bridge import Heard, PageBridge
+from kit.panels.page_bridge import STEPPING, Heard, PageBridge
 from kit.panels.still import Still
 from kit.plot.markup import escape
 
@@ -16,14 +16,19 @@ class Panel(widgets.VBox):
     """A widget that can be read without a browser. A kind of panel says its parts, its words and its inside.
 
     name: for screen readers. parts: from top to bottom. heard: called with what the page says of itself. more_style:
-    CSS for this panel alone.
+    CSS for this panel alone. keys: which button a key presses.
     """
 
     def __init__(
-        self, name: str, parts: Sequence[widgets.Widget], heard: Heard | None = None, more_style: str = ""
+        self,
+        name: str,
+        parts: Sequence[widgets.Widget],
+        heard: Heard | None = None,
+        more_style: str = "",
+        keys: Mapping[str, str] = STEPPING,
     ) -> None:
         self._still = Still(self.inside, self.text)
-        bridge = PageBridge(name, heard, self._still.hiding_style + more_style)
+        bridge = PageBridge(name, heard, self._still.hiding_style + more_style, keys)
         super().__init__([*bridge.widgets, *parts])
         for style in ("ls", "lsp-frame", "lsp-panel"):
             self.add_class(style)

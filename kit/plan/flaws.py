@@ -108,8 +108,9 @@ def _copies_taken(schedule: Schedule, count: Counter[Action], micro_batch: int) 
 def _waits(schedule: Schedule) -> Iterator[Flaw]:
     """First ranks that have put two actions of their own the wrong way round: the others only wait for them."""
     stuck = progress(schedule).stuck
-    for one in sorted(stuck, key=lambda one: one.missing.stage != one.action.stage):
-        yield Flaw(_why(schedule, one, {other.rank: other for other in stuck}), one.rank, one.position)
+    others = {one.rank: one for one in stuck}
+    for one in sorted(stuck, key=lambda one: schedule.rank_of.get(one.missing.stage) != one.rank):
+        yield Flaw(_why(schedule, one, others), one.rank, one.position)
 
 
 def _why(schedule: Schedule, stuck: Stuck, others: dict[int, Stuck]) -> str:
