@@ -14,7 +14,7 @@ from kit.plan.progress import progress
 from kit.plan.schedule import PASSES_BACK, Action, Schedule
 
 if TYPE_CHECKING:
-    from kit.cost.pipeline import Moments, Simulated
+    from kit.cost.pipeline import Moments, Timeline
     from kit.plan.progress import Stuck
 
 
@@ -27,7 +27,7 @@ class Layout:
     """
 
     schedule: Schedule
-    line: Simulated
+    line: Timeline
     runs: tuple[int, ...]
     began: Moments
     ended: Moments

@@ -25,7 +25,7 @@ from kit.plot.render_svg import html
 from kit.trace.text import counted
 
 if TYPE_CHECKING:
-    from kit.cost.pipeline import Simulated
+    from kit.cost.pipeline import Timeline
     from kit.panels.page_bridge import PageFacts
     from kit.plan.schedule import Action, Schedule
     from kit.plot.figure import Figure
@@ -35,7 +35,7 @@ class Ran(Protocol):
     """What comes back from the ranks. str() of it says how it went."""
 
     @property
-    def timeline(self) -> Simulated: ...
+    def timeline(self) -> Timeline: ...
 
 
 class ScheduleBench(Panel):
@@ -182,12 +182,12 @@ class ScheduleBench(Panel):
         return self._flaws
 
     @property
-    def timeline(self) -> Simulated | None:
+    def timeline(self) -> Timeline | None:
         """The schedule as it would run; None while it cannot."""
         return None if self._flaws else self._layout.line
 
     @property
-    def measured(self) -> Simulated | None:
+    def measured(self) -> Timeline | None:
         """What was measured of this very schedule; None until it has run."""
         ran = self._ran.get(_key(self.schedule))
         return ran.timeline if ran else None

@@ -26,7 +26,7 @@ from kit.resources import assets
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kit.cost.pipeline import Moments, Simulated
+    from kit.cost.pipeline import Moments, Timeline
     from kit.panels.page_bridge import PageFacts
     from kit.plan.schedule import Schedule
 
@@ -82,7 +82,7 @@ class Held:
     counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, line: Simulated, rank: int) -> Held:
+    def of(cls, line: Timeline, rank: int) -> Held:
         changes = line.held(rank)
         return cls((*(when for when, _ in changes), line.seconds), tuple(count for _, count in changes))
 

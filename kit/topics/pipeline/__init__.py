@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kit.topics.pipeline.running import Run as Run
     from kit.topics.pipeline.running import Work as Work
     from kit.topics.pipeline.running import run as run
+    from kit.topics.pipeline.workbench import bench as bench
 
 if not TYPE_CHECKING:
     __getattr__ = lazy.names(__name__)
