@@ -33,8 +33,8 @@ _FIRST = {
     "step": ("Later", "The chosen action one place later on its rank (Right)"),
     "before": ("Previous", "Choose the action before (Shift Left)"),
     "after": ("Next", "Choose the action after (Shift Right)"),
-    "up": ("Rank above", "Choose an action on the rank above (Up)"),
-    "down": ("Rank below", "Choose an action on the rank below (Down)"),
+    "up": ("Above", "Choose an action on the rank above (Up)"),
+    "down": ("Below", "Choose an action on the rank below (Down)"),
     "part": ("Part B", "Part the chosen B into I and W, or join them (P)"),
 }
 _SECOND = {
@@ -69,22 +69,22 @@ class Controls:
         self._families.add_class("lsp-family")
         self._load, self._edit = load, edit
         self._families.observe(self._picked, "value")
-        self._run = made("run", "Run on the ranks", "Real ranks take these actions in this order", primary=True)
+        self._run = made("run", "Run", "Real ranks take these actions in this order", primary=True)
         self._first = {name: made(name, *texts) for name, texts in _FIRST.items()}
         self._second = {name: made(name, *texts) for name, texts in _SECOND.items()}
         self._can_run = can_run
         self._notice = widgets.HTML()
         self._notice.add_class("lsp-notice")
         self._keys = widgets.HTML(
-            "<span>drag an action, or click it and: <kbd>←</kbd> <kbd>→</kbd> move · <kbd>Shift</kbd> <kbd>←</kbd> "
-            "<kbd>→</kbd> <kbd>↑</kbd> <kbd>↓</kbd> choose · <kbd>P</kbd> part · <kbd>Z</kbd> undo</span>"
+            "<span>drag, or click and: <kbd>←</kbd> <kbd>→</kbd> move · <kbd>Shift</kbd> <kbd>←</kbd> "
+            "<kbd>→</kbd> <kbd>↑</kbd> <kbd>↓</kbd> choose</span>"
         )
         self._keys.add_class("lsp-keys")
         self._text = widgets.Textarea()
         self._text.add_class("lsp-rows")
         self._text.observe(self._typed, "value")
         self._help = widgets.HTML(
-            '<div class="lsp-rows-help">A row a rank, in torch\'s own form: stage, kind (F, B, or I and W), micro-batch; '
+            '<div class="lsp-rows-help">A row a rank, in torch\'s form: stage, kind (F, B, or I and W), micro-batch; '
             "changes count while you type.</div>"
         )
         self.table = widgets.VBox([self._text, self._help])
@@ -124,7 +124,7 @@ class Controls:
         self._second["undo"].disabled = not can_undo
         self._second["redo"].disabled = not can_redo
         self._run.disabled = not valid or busy
-        self._run.description = "Running ..." if busy else "Run on the ranks"
+        self._run.description = "Running ..." if busy else "Run"
 
     def say(self, notice: str) -> None:
         """One line beside the controls: why a press did nothing."""
@@ -133,6 +133,7 @@ class Controls:
     def _picked(self, change: dict[str, Any]) -> None:
         if change["new"] and not self._painting:
             self._load(change["new"])
+            self._families.value = ""
 
     def _typed(self, change: dict[str, Any]) -> None:
         if not self._painting:

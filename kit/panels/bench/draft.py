@@ -19,6 +19,9 @@ class Place(NamedTuple):
     position: int
 
 
+Moment = tuple[Schedule, Place | None]  # of the history
+
+
 class Draft:
     """A schedule with a history. `chosen` is the action that the next motion is about; None: none is.
 
@@ -26,8 +29,8 @@ class Draft:
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        self._past: list[tuple[Schedule, Place | None]] = []
-        self._future: list[tuple[Schedule, Place | None]] = []
+        self._past: list[Moment] = []
+        self._future: list[Moment] = []
         self._gesture: str | None = None
         self.schedule = schedule
         self.chosen: Place | None = None
@@ -152,7 +155,7 @@ class Draft:
 
     # ------------------------------------------------------------------------------------------ inside
 
-    def _go(self, there: list[tuple[Schedule, Place | None]], here: list[tuple[Schedule, Place | None]], no: str) -> None:
+    def _go(self, there: list[Moment], here: list[Moment], no: str) -> None:
         if not there:
             raise ValueError(no)
         here.append((self.schedule, self.chosen))

@@ -1,4 +1,4 @@
-"""The schedule bench: drag an action and see at once whether the schedule still runs, what it costs, and then run it."""
+"""The schedule bench: drag an action and see at once whether it still runs and what it costs, then run it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from kit.cost.pipeline import Times
 from kit.panels.areas import header_area, header_area_html
 from kit.panels.bench.controls import KEYS, Controls
-from kit.panels.bench.draft import YOURS, Draft, Place, RowMaker
+from kit.panels.bench.draft import Draft, Place, RowMaker
 from kit.panels.bench.layout import Layout, laid_out, needed
 from kit.panels.bench.sheet import MOST_HELD, Block, Held, Look, News, Said, Sheet
 from kit.panels.bench.words import Gauge, Target, gauges, verdict
@@ -62,7 +62,7 @@ class ScheduleBench(Panel):
         self._notice = ""
         self._under_way = OneAtATime(self.paint, self._failed)
         self._sheet = Sheet(self._touched)
-        self._controls = Controls(_families(begin), run is not None, self._pressed, self._picked, self._typed)
+        self._controls = Controls(tuple(FAMILIES), run is not None, self._pressed, self._picked, self._typed)
         self._typing = False
         self._header, self._gauges, self._words = header_area(""), area("gauges"), area("words")
         parts = [self._header, *self._controls.rows(), self._sheet.widget, self._gauges, self._words]
@@ -122,7 +122,7 @@ class ScheduleBench(Panel):
         self._change(lambda: self._draft.shift(1))
 
     def part(self) -> None:
-        """Parts the chosen B into I and W; joins the chosen I or W with its other half. ValueError for anything else."""
+        """Parts the chosen B into I and W; joins the chosen I or W with its other half. ValueError else."""
         kind = self._kind
         self._change(self._draft.join if kind in ("I", "W") else self._draft.part)
 
@@ -155,6 +155,7 @@ class ScheduleBench(Panel):
     def table(self, on: bool = True) -> None:
         """Shows the schedule as text to be edited, or hides it."""
         self._controls.show_table(on)
+        self.paint()
 
     def export(self, path: str | Path) -> Path:
         """Writes the schedule in torch's text form, which `torch.distributed.pipelining` reads."""
@@ -223,7 +224,7 @@ class ScheduleBench(Panel):
     def paint(self) -> None:
         """Shows the schedule in hand. The page paints the grid itself, out of what it is told here."""
         draft = self._draft
-        text = None if self._typing else draft.schedule.text()
+        text = draft.schedule.text() if self._controls.table_shown and not self._typing else None
         busy, valid = self._under_way.busy, not self._flaws
         self._sheet.show(self._news(), self._svg)
         self._controls.paint(text, draft.chosen is not None, self._kind, draft.can_undo, draft.can_redo, valid, busy)
@@ -375,9 +376,7 @@ class ScheduleBench(Panel):
         if said.what == "choose":
             self._guarded(lambda: self.choose(said.rank, said.position))
             return
-        self._guarded(
-            lambda: self._change(lambda: self._draft.move(said.rank, said.position, said.to, said.gesture))
-        )
+        self._guarded(lambda: self._change(lambda: self._draft.move(said.rank, said.position, said.to, said.gesture)))
         if said.over:
             self._draft.end_gesture()
             self.paint()
@@ -429,15 +428,3 @@ class ScheduleBench(Panel):
 def _key(made: Schedule) -> tuple[object, ...]:
     """What makes two schedules run in the same way."""
     return made.rows, made.together, made.stages, made.micro_batches
-
-
-def _families(begin: Schedule) -> list[str]:
-    """Those that exist for as many ranks and micro-batches."""
-    found = []
-    for name in FAMILIES:
-        try:
-            schedule(name, begin.ranks, begin.micro_batches)
-        except ValueError:
-            continue
-        found.append(name)
-    return found

@@ -35,7 +35,7 @@ MOST_HELD = 8  # ranks whose activations are drawn; the words have all of them
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of one schedule, as numbers packed in base64. runs: by rank, how many of its actions run to their end."""
+    """The rows of one schedule, as numbers packed in base64. runs: by rank, how many actions run to their end."""
 
     title: str
     seconds: float

@@ -1,4 +1,4 @@
-"""What the bench says beside its picture: the proof, the action in hand, idle time and activations against the target."""
+"""What the bench says beside its picture: the proof, then idle time and activations against the target."""
 
 from __future__ import annotations
 

@@ -118,6 +118,7 @@ def test_parting_a_backward_pass_and_moving_its_weights_makes_the_bubble_smaller
 
 
 def test_the_table_is_read_while_it_is_typed_and_written_back_when_it_is_not(bench, tmp_path):
+    bench.table()
     text = bench._controls._text
     assert text.value == bench.schedule.text()
     text.value = text.value.replace("0F0,0F1", "0F1,0F0", 1)
@@ -194,3 +195,12 @@ def test_a_bench_without_ranks_has_no_button_to_run():
     assert bench._controls._run not in bench._controls.rows()[0].children
     with pytest.raises(ValueError, match="no ranks to run on"):
         bench.run()
+
+
+def test_a_schedule_that_does_not_exist_for_these_sizes_says_why(bench):
+    bench._controls._families.value = "DualPipe"
+    assert bench.schedule.name == "DualPipe"
+    bench = ScheduleBench(schedule("1F1B", 3, 8))
+    bench._controls._families.value = "DualPipe"
+    assert "an even number of ranks" in bench.text() and bench.schedule.name == "1F1B"
+    assert bench._controls._families.value == ""

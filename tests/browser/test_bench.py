@@ -1,0 +1,55 @@
+"""The schedule bench in a real page: a drag, keys and undo, and the canvas shows what the kernel has proved."""
+
+from __future__ import annotations
+
+CELLS = [
+    "from kit.plan.families import schedule\nfrom kit.panels.bench import ScheduleBench, Target\n"
+    "bench = ScheduleBench(schedule('1F1B', 4, 8), Target(idle=0.2, held=4))",
+    "bench",
+]
+MIDDLE = """([rank, position]) => {
+  const grid = document.querySelector('.lsp-schedule').grid, box = grid.box(rank, position);
+  const place = grid.canvas.getBoundingClientRect();
+  return [place.x + (box.x + box.right) / 2, place.y + box.middle];
+}"""
+
+
+def test_an_action_is_dragged_and_the_page_and_the_kernel_agree(open_notebook, screenshots):
+    book = open_notebook(CELLS).run_all()
+    page = book.page
+    page.locator(".lsp-painted canvas").wait_for()
+    page.locator(".lsp-bench").scroll_into_view_if_needed()
+    before = book.ask("bench.schedule")
+    x, y = page.evaluate(MIDDLE, [1, 3])  # 1B0, to the place before 1F1
+    goal, _ = page.evaluate(MIDDLE, [1, 1])
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for tenth in range(1, 11):
+        page.mouse.move(x + (goal - 12 - x) * tenth / 10, y)
+    book.until("str(bench.schedule.rows[1][1]) == '1B0'")
+    page.mouse.up()
+    page.locator(".lsp-words :text('2F1: stage 2 needs the activation of micro-batch 1')").wait_for()
+    page.wait_for_function("() => document.querySelector('.lsp-schedule').grid.news.halt !== null")
+    answers = page.evaluate("() => performance.getEntriesByName('lockstep-answer').length")
+    assert answers > 0 and book.ask("bench.chosen") == "Place(rank=1, position=1)"
+
+    page.keyboard.press("ArrowRight")
+    book.until("bench.chosen.position == 2")
+    page.keyboard.press("Shift+ArrowLeft")
+    book.until("bench.chosen.position == 1")
+    page.keyboard.press("z")
+    book.until("bench.chosen.position == 1 and str(bench.schedule.rows[1][1]) == '1B0'")
+    page.keyboard.press("z")
+    book.until("bench.status == 'runs'")
+    assert book.ask("bench.schedule") == before
+
+    for width in (560, 900):
+        page.evaluate("width => { document.querySelector('.lsp-bench').style.width = width + 'px'; }", width)
+        wide = page.locator(".lsp-bench").evaluate("panel => [panel.scrollWidth, panel.clientWidth]")
+        assert wide[0] <= wide[1]
+    for theme in book.both_themes():
+        page.wait_for_function(
+            "() => { const place = document.querySelector('.lsp-schedule');"
+            " return place.grid.mut === getComputedStyle(place).getPropertyValue('--ls-mut').trim(); }"
+        )
+        book.screenshot(screenshots / f"bench-{theme}.png", ".lsp-bench")
