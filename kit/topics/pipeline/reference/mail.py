@@ -83,7 +83,12 @@ class Mail:
             self._post(route)
 
     def send(self, letter: Letter, what: Tensor) -> None:
-        """To the rank of its stage, which may be this one."""
+        """To the rank of its stage, which may be this one. ValueError for another shape than `like`."""
+        if what.shape != self._like.shape:
+            raise ValueError(
+                f"micro-batch {letter.micro_batch} is {tuple(what.shape)} where stage {letter.stage} waits for"
+                f" {tuple(self._like.shape)}: all micro-batches have the same size, so cut the batch into equal ones"
+            )
         route = self._route_of.get(letter)
         if route is None:
             self._here[letter] = what
