@@ -50,7 +50,9 @@ def pipeline_figure(runs: Mapping[str, Timeline], unit: str = "s") -> Figure:
     axis = time_axis(longest) if unit == "s" else _counted(longest, unit)
     plots = [_block(name, run, axis, unit) for name, run in runs.items()]
     if world <= _MOST_HELD:
-        plots += _activations(next(iter(runs.values())), axis)
+        first = next(iter(runs))
+        alike = all(run.schedule.rows == runs[first].schedule.rows for run in runs.values())
+        plots += _activations(runs[first], axis, "" if alike else f" in {first}")
     plots[-1] = replace(plots[-1], foot=_FOOT + (_LABEL if axis.label else 0), bare=False)
     said = tuple(line for name, run in runs.items() for line in _words(name, run, unit))
     names = dict.fromkeys(run.schedule.name for run in runs.values())
@@ -130,7 +132,7 @@ def _numbers(run: Timeline, boxes: Boxes, axis: Axis) -> list[Labels]:
     return labels
 
 
-def _activations(run: Timeline, axis: Axis) -> list[Axes]:
+def _activations(run: Timeline, axis: Axis, where: str) -> list[Axes]:
     """How many each rank holds: a plot a rank, all of one scale."""
     ranks = range(run.schedule.ranks)
     most = max(map(run.most_held, ranks), default=0) or 1
@@ -147,7 +149,7 @@ def _activations(run: Timeline, axis: Axis) -> list[Axes]:
                 (Stack(edges, counts[None, :], ("activations",), told),),
                 _HELD,
                 head=2 if rank else _HEAD,
-                subtitle="" if rank else "activations held, each of one micro-batch at one stage",
+                subtitle="" if rank else f"activations held{where}, each of one micro-batch at one stage",
                 right=((most / 2, f"at most {run.most_held(rank)}"),),
                 bare=True,
             )
