@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.distributed.pipelining import schedules
 
 from kit.plan.families import FAMILIES
 from tests.gloo import World
@@ -52,6 +53,13 @@ def test_the_pipelines_by_hand_give_the_serial_gradients(pipeline_world: Callabl
 @pytest.mark.parametrize("family", ["GPipe", "1F1B", "ZBH1", "ZBH2", "Interleaved1F1B", "VHalf", "VMin", "DualPipeV"])
 def test_torchs_runtime_takes_our_schedules(pipeline_world: Callable[[int], World], family: str) -> None:
     results = pipeline_world(2).run(training.by_torch, family, 4, CHUNKS.get(family), 4)
+    assert_serial(results, training.serial(4, 4, tied=False))
+
+
+@pytest.mark.skipif(not hasattr(schedules, "REDUCE_GRAD"), reason="this torch has another form for messages")
+@pytest.mark.parametrize("family", ["1F1B", "Interleaved1F1B", "ZBH1"])
+def test_torchs_runtime_takes_our_messages(pipeline_world: Callable[[int], World], family: str) -> None:
+    results = pipeline_world(2).run(training.by_torch, family, 4, CHUNKS.get(family), 4, True)
     assert_serial(results, training.serial(4, 4, tied=False))
 
 

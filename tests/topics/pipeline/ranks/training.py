@@ -12,6 +12,7 @@ from torch import nn
 
 from kit.gpt.model import GPT, GPTConfig, loss_of
 from kit.plan.families import schedule
+from kit.plan.lowered import lowered
 from kit.topics.pipeline.reference import Pipeline, by_hand, cut, sum_tied
 
 Tensor = torch.Tensor
@@ -86,8 +87,8 @@ def by_hand_result(way: str, m: int, blocks: int) -> Result:
     return dict(enumerate(losses)), gradients(stage)
 
 
-def by_torch(family: str, m: int, chunks: int | None, blocks: int) -> Result:
-    """torch's own runtime with our schedule, in torch's text form."""
+def by_torch(family: str, m: int, chunks: int | None, blocks: int, messages: bool = False) -> Result:
+    """torch's own runtime with our schedule, in torch's text form; messages: with ours, not those that torch adds."""
     from torch.distributed.pipelining import PipelineStage
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
@@ -100,8 +101,8 @@ def by_torch(family: str, m: int, chunks: int | None, blocks: int) -> Result:
     runtime = _PipelineScheduleRuntime(made, m, loss_fn=loss_of)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "schedule.csv"
-        file.write_text(plan.text())
-        runtime._load_csv(str(file))
+        file.write_text(lowered(plan) if messages else plan.text())
+        runtime._load_csv(str(file), format="compute_comms" if messages else "compute_only")
     losses: list[Tensor] = []
     given = [torch.cat(inputs)] if 0 in mine else []
     last = plan.stages - 1 in mine
