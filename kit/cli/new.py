@@ -1,4 +1,4 @@
-"""`lockstep new 05_tensor`: a small lab that passes its own checks, to be made into a real one."""
+"""`lockstep new 20_halo`: a small lab that passes its own checks, to be made into a real one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "lab",
         metavar="NN_TOPIC",
-        help="two digits and a word for its topic, as in 05_tensor; or 05a_tensor, the first of several notebooks",
+        help="two digits and a word for its topic, as in 20_halo; or 20a_halo, the first of several notebooks",
     )
     parser.add_argument(
         "--into", type=Path, metavar="DIR", help="a folder of your own labs (default: this checkout of Lockstep)"
@@ -48,14 +48,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def new(lab: str, into: Path | None, here: Path) -> list[Path]:
-    """Write a lab named `lab` ('05_tensor') and return its files.
+    """Write a lab named `lab` ('20_halo') and return its files.
 
     into: a folder of labs of one's own, which is made; None: the checkout of Lockstep that `here` lies in. Nothing is
     overwritten. Raises ValueError for a name that cannot be, or that is taken, and where there is no checkout.
     """
     name = LabName.read(lab)
     if name is None or not re.fullmatch(r"[a-z][a-z0-9_]*", name.topic) or keyword.iskeyword(name.topic):
-        raise ValueError(f"a lab is named by two digits and a word for its topic, as in 05_tensor, not {lab!r}.")
+        raise ValueError(f"a lab is named by two digits and a word for its topic, as in 20_halo, not {lab!r}.")
     folder = resources.lab_folder(into) if into is not None else _checkout(here)
     for other in resources.shipped().notebooks() + folder.notebooks():
         taken = LabName.read(other.stem)

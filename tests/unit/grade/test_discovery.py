@@ -96,7 +96,7 @@ def test_names_that_are_taken_are_told(tmp_path: Path, old: str, other: str, sen
 @pytest.mark.parametrize(
     ("lab", "sentence"),
     [
-        ("sample", "two digits and a word for its topic, as in 05_tensor, not 'sample'"),
+        ("sample", "two digits and a word for its topic, as in 20_halo, not 'sample'"),
         ("99_class", "not '99_class'"),
         ("99_Sample", "not '99_Sample'"),
         ("99_other", "99_sample.ipynb has this number"),
