@@ -1,5 +1,5 @@
 /* The grid of the schedule bench on one canvas: actions as boxes that are dragged, chosen, zoomed and panned.
-   A canvas because 65,000 boxes are painted anew for every frame of a pan; what it needs is ipywidgets alone.
+   A canvas because 65,000 boxes are painted anew in every frame of a pan; what it needs is ipywidgets alone.
    Data comes as JSON in a hidden element (kit/panels/bench/sheet.py), and what a person does goes back through a field. */
 (function () {
   const ROLES = ["forward", "backward", "weights"]; // of F, of B and I, of W
@@ -7,7 +7,7 @@
   const VERBS = ["takes micro-batch # forward", "takes micro-batch # back",
     "passes the gradient of micro-batch # back", "computes the weights' gradients of micro-batch #"];
   const LEFT = 48, RIGHT = 66, HEAD = 20, FOOT = 20, HELD = 20; // px
-  const THIN = 6, TALL = 380, GRIP = 5; // px: a row at least, all rows at most, a box that can be dragged
+  const THIN = 6, WIDE = 12, TALL = 380, GRIP = 5; // px: a row at least, one with numbers, all rows, a box to drag
   const unpack = (text, type) => new type(Uint8Array.from(atob(text), letter => letter.charCodeAt(0)).buffer);
 
   function unpacked(block) {
@@ -167,7 +167,7 @@
     }
 
     place_(block, rank, index) { // of a box: y and height
-      const thick = this.pitch - (this.pitch > 2 * THIN ? 3 : 1), y = block.top + rank * this.pitch;
+      const thick = this.pitch - (this.pitch >= WIDE ? 3 : 1), y = block.top + rank * this.pitch;
       const half = block.half[index];
       return half === 0 ? [y, thick] : half === 1 ? [y, thick / 2 - 0.5] : [y + thick / 2 + 0.5, thick / 2 - 0.5];
     }
@@ -175,12 +175,13 @@
     paintBlock(block) {
       const { pen, pitch } = this, [from, to] = this.window(), right = this.width - RIGHT;
       this.title(block.title, block.top - HEAD);
+      if (pitch < WIDE) this.paintThin(block);
       const every = 2 ** Math.ceil(Math.log2(Math.max(1, 11 / pitch)));
       pen.save();
       pen.beginPath();
       pen.rect(LEFT, block.top, right - LEFT, block.counts.length * pitch);
       pen.clip();
-      for (let rank = 0; rank < block.counts.length; rank++) {
+      for (let rank = 0; pitch >= WIDE && rank < block.counts.length; rank++) {
         const [first, last] = this.visible(block, rank, from, to), stops = block.starts[rank] + block.runs[rank];
         const [y, thick] = this.place_({ ...block, half: [0] }, rank, 0);
         pen.fillStyle = this.idle;
@@ -208,7 +209,7 @@
           if (x1 - x0 > 4) pen.strokeRect(x0 + 0.5, y + 0.5, x1 - x0 - 2, thick - 1);
         }
         pen.setLineDash([]);
-        if (pitch >= 12) this.paintNumbers(block, rank, first, last, stops);
+        this.paintNumbers(block, rank, first, last, stops);
       }
       pen.restore();
       pen.font = "10px " + this.sans;
@@ -216,6 +217,30 @@
       pen.fillStyle = this.mut;
       for (let rank = 0; rank < block.counts.length; rank += every)
         pen.fillText("rank " + rank, LEFT - 6, block.top + rank * pitch + pitch / 2 - 1);
+    }
+
+    paintThin(block) { // pixel by pixel: of tens of thousands of rectangles a canvas makes no 30 frames a second
+      const ratio = window.devicePixelRatio || 1, [from, to] = this.window(), ranks = block.counts.length;
+      const wide = Math.round((this.width - LEFT - RIGHT) * ratio), tall = Math.round(ranks * this.pitch * ratio);
+      const coloured = (hex, alpha) => parseInt(hex.slice(5, 7) + hex.slice(3, 5) + hex.slice(1, 3), 16) + alpha * 2 ** 24;
+      const { began, ended, kind } = block, grey = coloured(this.idle, 255);
+      const image = this.pen.createImageData(wide, tall), pixels = new Uint32Array(image.data.buffer);
+      const runs = this.fill.map(hex => coloured(hex, 255)), never = this.fill.map(hex => coloured(hex, 64));
+      const scale = wide / (to - from), shift = 0.5 - from * scale;
+      for (let rank = 0; rank < ranks; rank++) {
+        const row = Math.round(rank * this.pitch * ratio), below = Math.round((rank + 1) * this.pitch * ratio - ratio);
+        const start = row * wide, idle = start + Math.max(0, Math.min(wide, (block.seconds * scale + shift) | 0));
+        for (let pixel = start; pixel < idle; pixel++) pixels[pixel] = grey;
+        const [first, last] = this.visible(block, rank, from, to), stops = block.starts[rank] + block.runs[rank];
+        for (let i = first; i < last; i++) {
+          const left = (began[i] * scale + shift) | 0, right = (ended[i] * scale + shift) | 0;
+          const colour = (i < stops ? runs : never)[ROLE_OF[kind[i]]];
+          const end = start + Math.min(wide, right - left > 4 ? right - 1 : right);
+          for (let pixel = start + Math.max(0, left); pixel < end; pixel++) pixels[pixel] = colour;
+        }
+        for (let y = row + 1; y < below; y++) pixels.copyWithin(y * wide, row * wide, (row + 1) * wide);
+      }
+      this.pen.putImageData(image, Math.round(LEFT * ratio), Math.round(block.top * ratio));
     }
 
     paintNumbers(block, rank, first, last, stops) {

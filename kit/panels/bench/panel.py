@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kit.plan.schedule import Action, Schedule
     from kit.plot.figure import Figure
 
+MOST_DRAWN = 4_000  # actions for which an SVG is made that may never be seen: 60 ms
+
 
 class Ran(Protocol):
     """What comes back from the ranks. str() of it says how it went."""
@@ -226,7 +228,7 @@ class ScheduleBench(Panel):
         draft = self._draft
         text = draft.schedule.text() if self._controls.table_shown and not self._typing else None
         busy, valid = self._under_way.busy, not self._flaws
-        self._sheet.show(self._news(), self._svg)
+        self._sheet.show(self._news(), self._before_canvas)
         self._controls.paint(text, draft.chosen is not None, self._kind, draft.can_undo, draft.can_redo, valid, busy)
         self._controls.say(self._notice)
         self._gauges.value = self._gauges_html()
@@ -367,6 +369,13 @@ class ScheduleBench(Panel):
         if not self._layout.line.seconds:
             return '<div class="ls-empty">No action of this schedule can run.</div>'
         return html(self._figure())
+
+    def _before_canvas(self) -> str:
+        """What stands in the page until its canvas is painted, and where it has none."""
+        actions = sum(map(len, self.schedule.rows))
+        if actions > MOST_DRAWN:
+            return f'<div class="ls-empty">{actions:,} actions, painted where a page runs scripts.</div>'
+        return self._svg()
 
     def _heard(self, page: PageFacts) -> None:
         self._sheet.heard(page)
