@@ -41,6 +41,7 @@ def the_same(said: Callable[[str], str]) -> None:
     assert near[0] == near[1] > near[2], "interleaved is first where messages take no time"
     assert far[0] < far[1] < far[2], "and last on the slow link"
     assert "this schedule cannot run: 0B0: stage 0 needs the gradient" in said("break-crossed-refused")
+    assert "target at most 15.0%, not yet" in said("harder-bench-said") and "In hand: 0I0" in said("harder-bench-said")
     assert "Deadlock" in said("break-forced-run") and "ranks 0 and 1 wait for each other" in said("break-forced-run")
     assert "rank 1 died in recv from rank 0" in said("break-dies-run")
     assert re.search(r"losses by rank: \[None, .*None, 0\.\d+\]|losses by rank: \[0\.\d+\]", said("take-home-run"))
