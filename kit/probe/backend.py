@@ -110,7 +110,7 @@ class ObservedGroup(dist.ProcessGroup):
 
         def issued() -> dist.Work:
             messages.issue()
-            work = DeviceWork(self.accelerator, self.label, tensors)
+            work = DeviceWork(self.accelerator, self.label, tensors, messages)
             work.issued(launch())
             return work
 

@@ -44,7 +44,7 @@ class DeviceWork(dist.Work):
     lets go of the tensors: so they are kept here until the learner's own stream waits, or it is over.
     """
 
-    def __init__(self, accelerator: Accelerator, line: str, keeps: list[torch.Tensor]) -> None:
+    def __init__(self, accelerator: Accelerator, line: str, keeps: list[torch.Tensor], messages: Messages) -> None:
         super().__init__()
         self.asked = accelerator.moment(timed=True)  # all that it reads is written by then
         self.end: Moment | None = None
@@ -52,6 +52,7 @@ class DeviceWork(dist.Work):
         self._accelerator = accelerator
         self._line = line
         self._keeps = keeps
+        self._messages = messages
         self._work: dist.Work | None = None
 
     def issued(self, work: dist.Work | None) -> None:
@@ -67,7 +68,8 @@ class DeviceWork(dist.Work):
             self.end = self._accelerator.moment(timed=True)
 
     def issue(self) -> None:
-        """Hook for what is held back."""
+        """Whatever is held back goes when anything is waited for: a partner may want it before it gives its part."""
+        self._messages.issue()
 
     def let_go(self) -> None:
         """It is over, or the stream that its tensors belong to waits for it."""
@@ -134,15 +136,10 @@ class HeldMessage(DeviceWork):
     """A send or a receive that is not issued yet."""
 
     def __init__(self, messages: Messages, group: MessageGroup, call: Call, tensors: list[torch.Tensor]) -> None:
-        super().__init__(group.accelerator, group.label, tensors)
+        super().__init__(group.accelerator, group.label, tensors, messages)
         self.group = group
         self.call = call
         self._tensors = tensors
-        self._messages = messages
-
-    def issue(self) -> None:
-        if self.end is None:
-            self._messages.issue()
 
     def result(self) -> Any:
         return self._tensors

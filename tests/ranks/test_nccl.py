@@ -102,6 +102,26 @@ def test_messages_in_a_circle_pass(ranks: LiveRunner, function: Callable[..., to
     assert all(operation.ended is not None for rank in recording.trace.ranks for operation in rank.operations)
 
 
+def waits_for_the_answer(x: torch.Tensor) -> torch.Tensor:
+    there, back, rank = dist.new_group([0, 1]), dist.new_group([0, 1]), dist.get_rank()
+    taken = torch.empty_like(x)
+    if rank < 2:
+        coming = dist.irecv(taken, 1 - rank, group=(back, there)[rank])
+    dist.barrier()  # before which all go that were held
+    if rank == 0:
+        dist.isend(x, 1, group=there)
+    if rank < 2:
+        coming.wait()
+    if rank == 1:
+        dist.isend(taken + 1, 0, group=back)
+    return taken
+
+
+def test_a_message_goes_when_another_is_waited_for_that_went_before(ranks: LiveRunner) -> None:
+    recording = ranks.record(waits_for_the_answer, torch.ones(2))
+    assert [result.tolist() for result in recording.results[:2]] == [[2.0, 2.0], [1.0, 1.0]]
+
+
 def test_stepping_passes_messages_in_a_circle(ranks: LiveRunner) -> None:
     session = ranks.step(receives_first, kit.per_rank([torch.full((2,), float(rank)) for rank in range(3)]))
     session.finish()
