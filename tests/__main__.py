@@ -1,8 +1,8 @@
 """`python3 tests`: set everything up, then run the tests.
 
 Further arguments are pytest's, for instance `tests/unit -k trace`. `--quick` gives an answer in two minutes;
-`--full-matrix` takes 1 to 8 ranks instead of 2 and 3; `-n 0` runs one test at a time instead of two; `--venv DIR` puts
-the environment elsewhere; `--set-up-only` stops before the tests.
+`--full-matrix` takes 1 to 8 ranks instead of 2 and 3; `-n 0` runs one test at a time instead of three; `--venv DIR`
+puts the environment elsewhere; `--set-up-only` stops before the tests.
 """
 
 import os
@@ -27,7 +27,7 @@ def main():
         return
     os.chdir(ROOT)
     if not any(argument.startswith(("-n", "--pdb", "--numprocesses")) for argument in arguments):
-        arguments = ["-n", "2", "--dist", "worksteal", *arguments]
+        arguments = ["-n", "3", "--dist", "worksteal", *arguments]
     set_up.run(python, "-m", "pytest", *arguments)
 
 
