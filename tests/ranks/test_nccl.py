@@ -347,4 +347,4 @@ def test_passes_of_a_training_step_on_slow_links_are_times_of_the_device(ranks: 
         buckets = [op for op in rank.operations if op.name == "all_reduce"]
         backward = [one for one in rank.passes if one.name == "backward"]
         for bucket, one in zip(buckets, backward, strict=True):
-            assert bucket.ended is not None and one.start <= bucket.issued and bucket.ended <= one.end + 1_000_000
+            assert bucket.ended is not None and one.start <= bucket.ended <= one.end + 1_000_000
