@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from kit.cost.pipeline import simulated as simulated
     from kit.plan.families import schedule as schedule
     from kit.plan.flaws import flaws as flaws
+    from kit.plan.lowered import lowered as lowered
     from kit.plan.schedule import read as read
     from kit.topics.pipeline.chart import pipeline_chart as pipeline_chart
     from kit.topics.pipeline.pictures import plot as plot
     from kit.topics.pipeline.reference import Pipeline as Pipeline
+    from kit.topics.pipeline.rows import back_to_back as back_to_back
     from kit.topics.pipeline.rows import from_rows as from_rows
     from kit.topics.pipeline.running import Run as Run
     from kit.topics.pipeline.running import Work as Work

@@ -28,6 +28,7 @@ from kit.topics.pipeline.diagnoses import (
     too_many_messages,
     too_slow,
 )
+from kit.topics.pipeline.exercises_b import ZERO_BUBBLE
 
 LAB = "06a_pipeline"
 MISSED = r"[Dd]eadlock|waits in|never|finished without|must call"
@@ -160,4 +161,4 @@ SUM_TIED = Exercise(
     praise="one message each way, and both copies of the matrix go on equal",
 )
 
-EXERCISES = (PIPELINE_STEP, GPIPE_ROW, ONE_F_ONE_B_ROW, SUM_TIED)
+EXERCISES = (PIPELINE_STEP, GPIPE_ROW, ONE_F_ONE_B_ROW, SUM_TIED, *ZERO_BUBBLE)

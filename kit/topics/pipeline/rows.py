@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from kit.plan.schedule import Action, Kind, Schedule
@@ -21,6 +22,19 @@ def from_rows(rows: Sequence[Sequence[str]], name: str = "yours", micro_batches:
     if not (micro_batches or named):
         raise ValueError("there is no action in it: a row for each rank, actions such as 'F0'")
     return Schedule(name, tuple(made), len(made), named if micro_batches is None else micro_batches)
+
+
+def back_to_back(schedule: Schedule, steps: int = 2) -> Schedule:
+    """So many steps of a schedule in one: each rank begins the next as soon as it is through, without a barrier."""
+    m = schedule.micro_batches
+    rows = tuple(
+        tuple(action._replace(micro_batch=action.micro_batch + step * m) for step in range(steps) for action in row)
+        for row in schedule.rows
+    )
+    lengths = [len(row) for row in schedule.rows]
+    together = frozenset((r, at + step * lengths[r]) for r, at in schedule.together for step in range(steps))
+    name = f"{schedule.name}, {steps} steps"
+    return replace(schedule, name=name, rows=rows, micro_batches=m * steps, together=together)
 
 
 def _cells(rank: int, row: object) -> Sequence[object]:
