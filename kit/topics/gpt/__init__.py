@@ -1,0 +1,20 @@
+"""The capstone: a GPT trained with every strategy of the labs before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit import lazy
+
+if TYPE_CHECKING:
+    from kit.topics.gpt.log import LEGEND as LEGEND
+    from kit.topics.gpt.log import Log as Log
+    from kit.topics.gpt.reference import Adam as Adam
+    from kit.topics.gpt.reference import Layout as Layout
+    from kit.topics.gpt.reference import parallelize as parallelize
+    from kit.topics.gpt.run import Config as Config
+    from kit.topics.gpt.run import prepare as prepare
+    from kit.topics.gpt.run import train as train
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(__name__)

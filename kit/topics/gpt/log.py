@@ -1,0 +1,43 @@
+"""The log of a training: a line for each step, with the legend of the ALCF's wordplay (S0)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kit.cost.training import mfu
+
+if TYPE_CHECKING:
+    from kit.gpt.trainer import StepReport
+
+LEGEND = """\
+step: how many there have been; loss: nats, the mean over all ranks' windows, before the step; lr: learning rate;
+norm: of all gradients together, before clipping; dt, dtf, dtb: seconds of the step, of its forward and its backward
+passes, synchronised with the device (dtf and dtb are left out where a pipeline interleaves them); sps, tps: samples
+(windows) and tokens per second, of all ranks and per_gpu; mfu: the share of the peak that the model's own arithmetic
+reaches; train_loss, val_loss: at a validation, of this step and of text that is not trained on"""
+
+
+@dataclass(frozen=True)
+class Log:
+    """How steps are written. devices: that train together. peak: flops per second of one; flops: of the model for one
+    token, forward and backward (`kit.cost.training.flops_per_token`).
+    """
+
+    devices: int
+    peak: float
+    flops: float
+
+    def line(self, step: StepReport) -> str:
+        dt, n = step.seconds, self.devices
+        sps, tps = step.windows / dt, step.tokens / dt
+        share = mfu(tokens_per_second=tps, flops_per_token=self.flops, peak=self.peak, devices=n)
+        parts = {name: step.spent[of] for name, of in (("dtf", "forward"), ("dtb", "backward")) if of in step.spent}
+        seconds = " ".join(f"{name}={spent:.4f}" for name, spent in {"dt": dt, **parts}.items())
+        return (
+            f"step={step.number + 1} loss={step.loss:.4f} lr={step.rate:.3g} norm={step.norm:.3f} {seconds}"
+            f" sps={sps:.2f} sps_per_gpu={sps / n:.2f} tps={tps:.0f} tps_per_gpu={tps / n:.0f} mfu={share:.2%}"
+        )
+
+    def validation(self, step: StepReport, loss: float) -> str:
+        return f"step={step.number + 1} train_loss={step.loss:.4f} val_loss={loss:.4f}"

@@ -1,0 +1,19 @@
+"""A GPT laid out over ranks by every strategy of the labs, in plain torch.
+
+To be read in this order:
+
+    parallelize   the page of contents: which layers are cut, what is wrapped, who steps the weights
+    layout        'zero2', 'tp+sp', 'ddp=2 x tp=2': a strategy in a word, and the mesh of ranks it asks for
+    replicas      models that are called as a whole: alone, averaged, sharded, in tensor-parallel shards
+    pipelined     models in stages
+    norm          the norm of all gradients together, whoever holds them, and clipping by it
+    built_in      torch's own in the place of ours: DDP, ZeroRedundancyOptimizer, FSDP2, DTensor, pipelining
+
+What comes out of `parallelize` has `gradients`, `clip`, `update` and `loss`, the same on every rank.
+"""
+
+from kit.topics.gpt.reference.layout import Layout
+from kit.topics.gpt.reference.parallelize import parallelize
+from kit.topics.gpt.reference.replicas import Adam
+
+__all__ = ["Adam", "Layout", "parallelize"]

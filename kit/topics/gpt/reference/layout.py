@@ -1,0 +1,83 @@
+"""A strategy in a word, and how many ranks each of its parts has.
+
+single                 one rank
+ddp                    the whole model on every rank, gradients averaged
+zero1, zero2, zero3    as ddp; optimizer, gradients, weights in shards
+tp, tp+sp              every layer in shards; activations outside by position, too
+pp, pp:ZBH1            layers in stages, by a schedule (1F1B where none is named)
+ddp=2 x tp             products: a mesh of ranks; one part may leave its number open
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+DATA = ("single", "ddp", "zero1", "zero2", "zero3")
+TENSOR = ("tp", "tp+sp")
+NAMES = (*DATA, *TENSOR, "pp")
+_PART = re.compile(r"(?P<name>[a-z0-9+]+?)(?::(?P<schedule>[A-Za-z0-9]+))?(?:=(?P<ranks>\d+))?")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who holds what. data: how those ranks that compute with different data hold the model.
+
+    dp, tp, pp: ranks in each direction of the mesh. Neighbouring ranks are in one tensor-parallel group, which has the
+    most to say to each other and so wants the fastest links; pipelines are outermost.
+    """
+
+    data: str = "single"
+    dp: int = 1
+    tp: int = 1
+    sequence: bool = False
+    pp: int = 1
+    schedule: str = "1F1B"
+
+    @property
+    def ranks(self) -> int:
+        return self.dp * self.tp * self.pp
+
+    def __str__(self) -> str:
+        parts = {self.data: self.dp, "tp+sp" if self.sequence else "tp": self.tp, f"pp:{self.schedule}": self.pp}
+        said = [f"{name}={ranks}" for name, ranks in parts.items() if ranks > 1]
+        return " x ".join(said) or "single"
+
+    @staticmethod
+    def parse(strategy: str, ranks: int) -> Layout:
+        """The layout that a strategy in words asks for on so many ranks.
+
+        Raises ValueError for words that are none, and for numbers of ranks that do not come out.
+        """
+        found: dict[str, int | None] = {}
+        schedule = "1F1B"
+        for word in strategy.replace(" x ", " ").split():
+            part = _PART.fullmatch(word)
+            if part is None or part["name"] not in NAMES or (part["schedule"] and part["name"] != "pp"):
+                raise ValueError(
+                    f"{word!r} is no strategy: choose {', '.join(NAMES)}, pp:SCHEDULE, or several, 'ddp=2 x tp=2'"
+                )
+            found[part["name"]] = int(part["ranks"]) if part["ranks"] else None
+            schedule = part["schedule"] or schedule
+        data, tensor = [one for one in DATA if one in found], [one for one in TENSOR if one in found]
+        if not found or len(data) > 1 or len(tensor) > 1:
+            raise ValueError(f"{strategy!r}: a strategy has one of each kind at most: {DATA}, {TENSOR}, pp")
+        sizes = _filled(found, ranks, strategy)
+        dp, tp = sizes.get(data[0], 1) if data else 1, sizes.get(tensor[0], 1) if tensor else 1
+        return Layout(data[0] if data else "single", dp, tp, tensor == ["tp+sp"], sizes.get("pp", 1), schedule)
+
+
+def _filled(found: dict[str, int | None], ranks: int, strategy: str) -> dict[str, int]:
+    """Every part's number of ranks; the one that left it open has what remains."""
+    if "single" in found:
+        found = {**found, "single": 1}
+    named = {name: size for name, size in found.items() if size is not None}
+    taken = prod(named.values())
+    still = [name for name in found if name not in named]
+    if len(still) > 1 or taken < 1 or ranks % taken or (not still and taken != ranks):
+        raise ValueError(
+            f"{strategy!r} does not say how {ranks} {'rank is' if ranks == 1 else 'ranks are'} shared out: give numbers"
+            " that multiply to it, as in 'ddp=2 x tp=2'"
+        )
+    return {**named, **dict.fromkeys(still, ranks // taken)}

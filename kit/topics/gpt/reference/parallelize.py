@@ -1,0 +1,138 @@
+"""A model laid out over ranks: a page of contents.
+
+Letters: B, T, C of what passes between stages of a pipeline; n ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from kit.topics.data_parallel.reference.ddp import BucketedDDP
+from kit.topics.gpt.reference.layout import Layout
+from kit.topics.gpt.reference.pipelined import Pipelined, held_here
+from kit.topics.gpt.reference.replicas import Adam, Replica, Sharded, Whole
+from kit.topics.pipeline.reference.mail import Rows
+from kit.topics.pipeline.reference.stages import cut
+from kit.topics.tensor.reference.gpt import TensorParallelGPT
+from kit.topics.zero.reference.stages import ZeroStage1, ZeroStage2, ZeroStage3
+
+Tensor = torch.Tensor
+Group = dist.ProcessGroup
+ZERO = {"zero1": ZeroStage1, "zero2": ZeroStage2, "zero3": ZeroStage3}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The ranks in this one's row of the mesh, by direction; None where the row is this rank alone."""
+
+    dp: Group | None = None
+    tp: Group | None = None
+
+    @staticmethod
+    def of(layout: Layout, device: torch.device) -> Groups:
+        """All ranks call: groups are made."""
+        if layout.ranks == 1:
+            return Groups()
+        mesh = init_device_mesh(device.type, (layout.dp, layout.tp), mesh_dim_names=("dp", "tp"))
+        return Groups(*(mesh[name].get_group() if mesh[name].size() > 1 else None for name in ("dp", "tp")))
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a pipeline is told beside its model: rows, by rank the actions of a step; depth, stages of the model; like,
+    a tensor as it passes between stages (B, T, C); loss_of(logits, targets) -> ().
+    """
+
+    rows: Rows
+    depth: int
+    like: Tensor
+    loss_of: Callable[[Tensor, Tensor], Tensor]
+
+
+def parallelize(
+    model: Any, layout: Layout, adam: Adam, *, line: Line | None = None, seed: int = 0
+) -> Replica | Pipelined:
+    """The model on this rank's device, its weights equal on all ranks, as the layout says; every rank calls.
+
+    line: for a layout with a pipeline. seed: of dropout inside tensor parallel layers, the same on every rank. Raises
+    ValueError for a layout that cannot be had.
+    """
+    _check(layout)
+    if layout.pp > 1:
+        assert line is not None, "a pipeline has a schedule"
+        return in_stages(model, adam, line)
+    device = next(model.parameters()).device
+    groups = Groups.of(layout, device)
+    module, counted = in_shards(model, layout, groups, seed)
+    if layout.data in ZERO:
+        return sharded(module, counted, layout, groups, adam, device)
+    return averaged(module, counted, groups, adam, device)
+
+
+def in_shards(model: Any, layout: Layout, groups: Groups, seed: int) -> tuple[nn.Module, list[nn.Parameter]]:
+    """The model with its layers cut over the tensor-parallel group, and the parameters whose norm counts here."""
+    if groups.tp is None:
+        return model, list(model.parameters())
+    d = 0 if groups.dp is None else dist.get_rank(groups.dp)
+    module = TensorParallelGPT(model, groups.tp, layout.sequence, seed + d * (layout.tp + 1))  # 1 + tp rows of numbers
+    first = dist.get_rank(groups.tp) == 0  # what all ranks hold alike counts there
+    return module, [p for p in module.parameters() if first or hasattr(p, "cut")]
+
+
+def averaged(
+    module: nn.Module, counted: list[nn.Parameter], groups: Groups, adam: Adam, device: torch.device
+) -> Replica:
+    """All of the module on every rank, gradients averaged in buckets while backward goes on."""
+    called = module if groups.dp is None else BucketedDDP(module, groups.dp)
+    stepper = Whole(adam.of(module), counted, _there(groups.tp))
+    return Replica(called, module, stepper, device, groups.dp)
+
+
+def sharded(
+    module: nn.Module, counted: list[nn.Parameter], layout: Layout, groups: Groups, adam: Adam, device: torch.device
+) -> Replica:
+    """A stage of ZeRO: optimizer, gradients, weights in shards."""
+    zero = ZERO[layout.data](module, groups.dp, groups=adam.groups(module), lr=0.0, betas=adam.betas, eps=adam.eps)
+    return Replica(zero, module, Sharded(zero, counted, _there(groups.dp, groups.tp)), device, groups.dp)
+
+
+def in_stages(model: Any, adam: Adam, line: Line) -> Pipelined:
+    """Stages on ranks as the rows have them."""
+    me = dist.get_rank()
+    home = {action.stage: rank for rank, row in enumerate(line.rows) for action in row}
+    everything = cut(model, line.depth)
+    stages = {number: stage for number, stage in enumerate(everything) if home[number] == me}
+    first, last = home[0], home[line.depth - 1]
+    tied = model.unembed is None and first != last
+    ends = dist.new_group([first, last]) if tied else None  # all ranks call
+    module = held_here(stages)
+    twice = everything[-1].unembed.weight if tied and me == last else None  # counts on the first stage's rank
+    counted = [p for p in module.parameters() if p is not twice]
+    stepper = Whole(adam.of(module), counted, [_world()])
+    return Pipelined(
+        stages, line.rows, line.depth, line.like, line.loss_of, stepper, ends if me in (first, last) else None
+    )
+
+
+def _check(layout: Layout) -> None:
+    if layout.data in ZERO and layout.dp == 1:
+        raise ValueError(f"{layout.data} shares out a model over ranks with different data, and here is one: add ranks")
+    if layout.pp > 1 and layout.dp * layout.tp > 1:
+        raise ValueError(f"{layout}: a pipeline is all ranks there are for now; choose pp alone, or leave it out")
+
+
+def _there(*groups: Group | None) -> list[Group]:
+    return [group for group in groups if group is not None]
+
+
+def _world() -> Group:
+    world = dist.group.WORLD
+    assert world is not None, "a pipeline runs on ranks"
+    return world

@@ -1,0 +1,157 @@
+"""Models that are called as a whole: tokens and targets in, the loss out, on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from kit.topics.gpt.reference.norm import scale, total_norm
+from kit.topics.zero.reference.optimizer import ZeroOptimizer
+
+Tensor = torch.Tensor
+Batch = tuple[Tensor, Tensor]  # tokens (B, T), targets (B, T)
+Mark = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Adam:
+    """AdamW's numbers. Matrices and embeddings decay; vectors, which are biases and norms, do not."""
+
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+
+    def groups(self, module: nn.Module) -> list[dict[str, Any]]:
+        """Parameter groups as torch's optimizers take them."""
+        trained = [p for p in module.parameters() if p.requires_grad]
+        decay = {"params": [p for p in trained if p.dim() >= 2], "weight_decay": self.weight_decay}
+        return [decay, {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}]
+
+    def of(self, module: nn.Module) -> torch.optim.AdamW:
+        """torch's, for all of a module that lies on this rank."""
+        return torch.optim.AdamW(self.groups(module), lr=0.0, betas=self.betas, eps=self.eps, fused=True)
+
+
+class Stepper(Protocol):
+    """An optimizer, and the clipping that fits what of the gradients it has on this rank."""
+
+    def clip(self, norm: float) -> float: ...
+    def step(self, rate: float) -> None: ...
+    def forget(self) -> None: ...
+
+
+class Replica:
+    """One rank's copy or shards of a model that every rank calls.
+
+    called: the model, or what is called in its place (a wrapper with `no_sync`). module: whose mode is set. group: of
+    the ranks with different data; None: there is one.
+    """
+
+    def __init__(
+        self, called: Any, module: nn.Module, stepper: Stepper, device: torch.device, group: dist.ProcessGroup | None
+    ) -> None:
+        self.called, self.module, self.stepper, self.device, self.group = called, module, stepper, device, group
+        self.part = 0 if group is None else dist.get_rank(group)
+        self.parts = 1 if group is None else dist.get_world_size(group)
+
+    def gradients(self, micro_batches: Sequence[Batch], mark: Mark) -> Tensor:
+        """Each loss is divided by m, because gradients add up; ranks average after the last of them alone."""
+        self.module.train()
+        self.stepper.forget()  # what a step that was given up has left
+        m = len(micro_batches)
+        mean = torch.zeros((), device=self.device)  # ()
+        for number, (tokens, targets) in enumerate(micro_batches):
+            quiet = getattr(self.called, "no_sync", nullcontext) if number < m - 1 else nullcontext
+            with quiet():
+                _, loss = self.called(tokens, targets)  # (B, T, V), ()
+                loss = loss / m
+                mark("forward")
+                loss.backward()
+                mark("backward")
+            mean += loss.detach()
+        return self._mean(mean)
+
+    def clip(self, norm: float) -> float:
+        return self.stepper.clip(norm)
+
+    def update(self, rate: float) -> None:
+        self.stepper.step(rate)
+        self.stepper.forget()
+
+    @torch.no_grad()
+    def loss(self, micro_batches: Sequence[Batch]) -> Tensor:
+        self.module.eval()
+        losses = [self.called(tokens, targets)[1] for tokens, targets in micro_batches]  # each ()
+        return self._mean(torch.stack(losses).mean())
+
+    def _mean(self, x: Tensor) -> Tensor:
+        """x () of all parts of the data, each counting the same."""
+        if self.group is not None:
+            dist.all_reduce(x, group=self.group)
+            x /= self.parts
+        return x
+
+
+class Whole:
+    """AdamW on whatever of the model lies on this rank.
+
+    counted: of these parameters the gradients count for the norm here; groups: over which the squares are added up.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        counted: Iterable[nn.Parameter],
+        groups: Sequence[dist.ProcessGroup] = (),
+    ) -> None:
+        self.optimizer, self.counted, self.groups = optimizer, list(counted), groups
+        self.held = [p for group in optimizer.param_groups for p in group["params"]]
+
+    def clip(self, norm: float) -> float:
+        counted = [p.grad for p in self.counted if p.grad is not None]
+        held = [p.grad for p in self.held if p.grad is not None]
+        found = total_norm(counted, self.groups, held[0].device)
+        scale(held, found, norm)
+        return found
+
+    def step(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+
+    def forget(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+class Sharded:
+    """A stage of ZeRO, which steps this rank's shards of what it was given.
+
+    counted, groups: as for `Whole`; ZeRO's own group, among whose ranks no element is held twice, is one of them.
+    """
+
+    def __init__(
+        self, zero: ZeroOptimizer, counted: Iterable[nn.Parameter], groups: Sequence[dist.ProcessGroup]
+    ) -> None:
+        self.zero, self.counted, self.groups = zero, set(counted), groups
+
+    def clip(self, norm: float) -> float:
+        """Gradients are sums over ZeRO's ranks until it steps, so their norm is n times that of the mean."""
+        shards = [(unit.flat, unit.gradients.shard) for unit in self.zero.units if unit.gradients.shard is not None]
+        counted = [shard[at] for flat, shard in shards for p, at in flat.pieces() if p in self.counted]
+        found = total_norm(counted, self.groups, shards[0][1].device) / self.zero.n
+        scale([shard for _, shard in shards], found, norm)
+        return found
+
+    def step(self, rate: float) -> None:
+        for group in self.zero.param_groups:
+            group["lr"] = rate
+        self.zero.step()
+
+    def forget(self) -> None:
+        self.zero.zero_grad()

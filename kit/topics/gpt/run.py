@@ -1,0 +1,140 @@
+"""A training from a description: text, model, recipe and strategy, the same on one rank and under torchrun."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kit.cost.training import flops_per_token
+from kit.gpt.data import Characters, corpus, split
+from kit.gpt.feed import Feed
+from kit.gpt.model import GPT, GPTConfig, loss_of
+from kit.gpt.recipe import Recipe
+from kit.gpt.trainer import Trainer
+from kit.plan.families import schedule
+from kit.topics.gpt.log import LEGEND, Log
+from kit.topics.gpt.peak import peak_of
+from kit.topics.gpt.reference import Adam, Layout, parallelize
+from kit.topics.gpt.reference.parallelize import Line
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is trained. As a TOML file:
+
+        text = "python"          # or "shakespeare", or the path of a text
+        strategy = "ddp"
+        [model]
+        name = "cpu"             # of kit.gpt.GPTConfig.named; its sizes can be changed: n_layer = 6
+        [recipe]
+        steps = 500              # the fields of kit.gpt.Recipe
+
+    pad: the vocabulary's size is rounded up to a multiple of this, by tokens that never occur.
+    """
+
+    text: str = "python"
+    strategy: str = "single"
+    pad: int = 1
+    model: Mapping[str, Any] = field(default_factory=lambda: {"name": "cpu"})
+    recipe: Recipe = field(default_factory=Recipe)
+
+    @staticmethod
+    def read(path: Path) -> Config:
+        """Raises ValueError for a file that is not there or says what no Config has."""
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as a configuration in TOML: {error}") from error
+        recipe = _known(Recipe, found.pop("recipe", {}), f"[recipe] of {path}")
+        if "betas" in recipe:
+            recipe["betas"] = tuple(recipe["betas"])
+        return Config(**_known(Config, found, str(path)), recipe=Recipe(**recipe))
+
+
+def _known(kind: type, found: dict[str, Any], where: str) -> dict[str, Any]:
+    names = [each.name for each in fields(kind)]
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise ValueError(f"{where} says {unknown[0]!r}: it may say {', '.join(names)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Training:
+    """All of a training on this rank: `trainer` takes its steps, `characters` reads its tokens."""
+
+    trainer: Trainer
+    model: GPTConfig
+    layout: Layout
+    characters: Characters
+    flops: float  # of one token, forward and backward
+
+
+def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
+    """A training as a Config describes it, on the ranks there are; every rank calls.
+
+    Weights depend on the seed alone, and each step's windows too: so does the loss curve, but for rounding, whichever
+    the strategy and however many the ranks, where `total_batch` says how many tokens a step has. Raises ValueError
+    for what cannot be.
+    """
+    device, recipe = torch.device(device), config.recipe
+    layout = Layout.parse(config.strategy, dist.get_world_size() if dist.is_initialized() else 1)
+    text = corpus(config.text)
+    characters = Characters.of(text)
+    tokens, held_out = split(characters.encode(text))
+    sizes = {"vocab_size": -(-characters.size // config.pad) * config.pad, **config.model}
+    shape = GPTConfig.named(**sizes) if "name" in sizes else GPTConfig(**sizes)
+    feeds = [Feed(part, shape.block_size, recipe.seed) for part in (tokens, held_out)]
+    torch.manual_seed(recipe.seed)
+    model = GPT(shape, device)
+    flops = flops_per_token(
+        parameters=model.count(positions=False),
+        layers=shape.n_layer,
+        channels=shape.n_embd,
+        sequence=shape.block_size,
+    )
+    strategy = lay_out(model, layout, recipe)
+    torch.manual_seed(recipe.seed + 1 + strategy.part)  # of dropout
+    return Training(Trainer(strategy, recipe, *feeds), shape, layout, characters, flops)
+
+
+def lay_out(model: GPT, layout: Layout, recipe: Recipe) -> Any:
+    """A model by a layout, with a recipe's optimizer, and its schedule where there is a pipeline."""
+    adam = Adam(recipe.betas, recipe.eps, recipe.weight_decay)
+    line = _line(model, layout, recipe) if layout.pp > 1 else None
+    return parallelize(model, layout, adam, line=line, seed=recipe.seed)
+
+
+def _line(model: GPT, layout: Layout, recipe: Recipe) -> Line:
+    c = model.config
+    plan = schedule(layout.schedule, layout.pp, recipe.micro_batches(c.block_size, layout.dp))
+    if plan.copies > 1:
+        raise ValueError(f"{plan.name} trains two copies of the model, which this trainer does not: choose another")
+    like = torch.empty(recipe.batch, c.block_size, c.n_embd, device=model.tokens.weight.device)  # (B, T, C)
+    return Line(plan.rows, plan.stages, like, loss_of)
+
+
+def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str], None] = print) -> Trainer:
+    """Takes all steps and tells of each; the rank that is not the first says nothing."""
+    training = prepare(config, device)
+    trainer, strategy = training.trainer, training.trainer.strategy
+    tell = say if not dist.is_initialized() or dist.get_rank() == 0 else _silent
+    peak, source = peak_of(strategy.device)
+    tell(LEGEND)
+    tell(f"{training.layout} on {training.layout.ranks} x {strategy.device}; peak {peak:.3g} flops/s, {source}")
+    log = Log(training.layout.ranks, peak, training.flops)
+    for step in trainer:
+        tell(log.line(step))
+        if trainer.validates:
+            tell(log.validation(step, trainer.validate()))
+    return trainer
+
+
+def _silent(line: str) -> None:
+    """What other ranks than the first have to say is the same."""

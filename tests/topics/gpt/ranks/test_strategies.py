@@ -1,0 +1,57 @@
+"""Whichever the strategy and however many the ranks, the curve is that of a plain loop in one process.
+
+Tolerance, in fp32. A step's gradient is a sum over 64 tokens in another order, which differs by 64 x 6e-8 = 4e-6 of its
+size (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). AdamW divides by a gradient's own size, so weights
+whose gradient is that small against the rest move otherwise, by the rate at most, and change the loss by their gradient
+times that; five steps of 1e-2 add up to 5 x 1e-2 x 4e-6 x sqrt(P), P = 13,000: 2e-5. A loss not divided, a sum left out
+or a gradient counted twice changes norms by a factor, which AdamW hides from the losses: so norms are compared too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+import kit
+from kit.run.live import LiveRunner
+from tests.topics.gpt.ranks import training
+
+TOLERANCE = 1e-4
+ON = {
+    2: ["ddp", "zero1", "zero2", "zero3", "tp", "tp+sp", "pp", "pp:GPipe", "pp:ZBH1", "pp:ZBVZeroBubble"],
+    4: ["ddp", "pp", "ddp=2 x tp", "zero1=2 x tp", "zero2=2 x tp", "zero3=2 x tp+sp"],
+}
+
+
+@pytest.fixture(scope="module")
+def four(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
+    """Four ranks that have what they train with imported: once, and not each of them."""
+    return cluster_of(4).reset(preload=("kit.topics.gpt.run", "torch.distributed.device_mesh", "torch._dynamo"))
+
+
+@cache
+def serial(tied: bool) -> training.Found:
+    return training.serial(tied)
+
+
+def assert_same(found: training.Found, right: training.Found, what: str) -> None:
+    for name, numbers in right.items():
+        assert found[name] == pytest.approx(numbers, rel=TOLERANCE, abs=TOLERANCE), f"{what}: {name}"
+
+
+def test_the_trainer_on_one_rank_is_a_plain_loop() -> None:
+    for tied in (True, False):
+        right = serial(tied)
+        assert_same(training.curve("single", 1, sizes=training.replace(training.SIZES, tied=tied)), right, "single")
+        assert right["loss"][0] - right["loss"][-1] > 0.2, "it learns"
+        assert min(right["norm"]) > training.TIGHT and max(right["norm"]) > training.RECIPE.clip, "clipping has to do"
+
+
+@pytest.mark.parametrize("ranks", ON)
+def test_every_strategy_has_the_curve_of_one_rank(four: LiveRunner, ranks: int) -> None:
+    results = kit.options(ranks=ranks, cluster=four).record(training.curves, ON[ranks]).results
+    for what in results[0]:
+        assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
+        assert_same(results[0][what], serial(what.endswith(", tied")), what)

@@ -1,0 +1,95 @@
+"""The same small training by any strategy: what a rank runs, and what one process does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kit.gpt.feed import Feed
+from kit.gpt.model import GPT, GPTConfig
+from kit.gpt.recipe import Recipe
+from kit.gpt.trainer import Trainer
+from kit.topics.gpt.reference import Layout
+from kit.topics.gpt.run import lay_out
+
+SIZES = GPTConfig(n_layer=4, n_head=4, n_embd=16, block_size=8, vocab_size=12)
+RECIPE = Recipe(steps=5, batch=2, total_batch=64, rate=1e-2, warm_up=2, validation=1, clip=0.2)
+UNTIED = ("tp", "pp")
+TIGHT = 1e-3  # a norm that every gradient here is above
+
+Found = dict[str, Any]
+
+
+def text() -> torch.Tensor:
+    """Tokens (400,) in which some follow others more often than not."""
+    draw = torch.Generator().manual_seed(0)
+    steps = torch.randint(1, 3, (400,), generator=draw)
+    return steps.cumsum(0) % SIZES.vocab_size
+
+
+def trainer(strategy: str, ranks: int, recipe: Recipe = RECIPE, sizes: GPTConfig = SIZES) -> Trainer:
+    torch.manual_seed(recipe.seed)
+    laid_out = lay_out(GPT(sizes), Layout.parse(strategy, ranks), recipe)
+    tokens = text()
+    return Trainer(laid_out, recipe, Feed(tokens[:300], sizes.block_size), Feed(tokens[300:], sizes.block_size))
+
+
+def curve(strategy: str, ranks: int, recipe: Recipe = RECIPE, sizes: GPTConfig = SIZES) -> Found:
+    """Losses and norms of some steps, a validation, and what norm is left after clipping."""
+    training = trainer(strategy, ranks, recipe, sizes)
+    before = training.validate()
+    steps = list(training)
+    found: Found = {
+        "loss": [step.loss for step in steps],
+        "norm": [step.norm for step in steps],
+        "validation": [before, training.validate()],
+    }
+    laid_out = training.strategy
+    laid_out.gradients(training._windows(training.train, training.done), lambda name: None)
+    found["clipped"] = [laid_out.clip(TIGHT), laid_out.clip(TIGHT)]
+    return found
+
+
+def curves(strategies: list[str]) -> dict[str, Found]:
+    """One after the other on the ranks there are; with a head of its own too, where that is laid out otherwise."""
+    ranks = dist.get_world_size()
+    return {
+        f"{strategy}, {'tied' if tied else 'untied'}": curve(strategy, ranks, sizes=replace(SIZES, tied=tied))
+        for strategy in strategies
+        for tied in ((True, False) if strategy in UNTIED else (True,))
+    }
+
+
+def serial(tied: bool) -> Found:
+    """A plain loop over one model: no trainer, no strategy, one large batch a step."""
+    torch.manual_seed(RECIPE.seed)
+    model = GPT(replace(SIZES, tied=tied))
+    decay = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    adam = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
+    tokens, found = text(), Found(loss=[], norm=[], validation=[], clipped=[])
+    train, held_out = Feed(tokens[:300], 8), Feed(tokens[300:], 8)
+    (validation,) = held_out.micro_batches(0, 8, 8)
+    found["validation"].append(model(*validation)[1].item())
+    for step in range(RECIPE.steps + 1):
+        ((x, y),) = train.micro_batches(8 * step, 8, 8)
+        adam.zero_grad()
+        _, loss = model(x, y)
+        loss.backward()
+        norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
+        if step == RECIPE.steps:
+            found["clipped"] = [norm.item(), TIGHT]
+            break
+        found["loss"].append(loss.item())
+        found["norm"].append(norm.item())
+        for p in model.parameters():
+            p.grad *= min(1.0, RECIPE.clip / (norm.item() + 1e-6))
+        for group in adam.param_groups:
+            group["lr"] = RECIPE.rate_of(step)
+        adam.step()
+    found["validation"].append(model(*validation)[1].item())
+    return found

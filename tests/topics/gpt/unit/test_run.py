@@ -1,0 +1,100 @@
+"""A training from a file: what it may say, what it trains, and what its log says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from kit import cli
+from kit.gpt.recipe import Recipe
+from kit.gpt.trainer import StepReport
+from kit.topics.gpt.log import Log
+from kit.topics.gpt.run import Config, prepare, train
+
+TINY = """
+strategy = "single"
+[model]
+name = "tiny"
+[recipe]
+steps = 3
+warm_up = 1
+batch = 2
+validate_every = 3
+betas = [0.9, 0.95]
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    (tmp_path / "text.txt").write_text("to be, or not to be: that is the question. " * 40)
+    file = tmp_path / "run.toml"
+    file.write_text(f'text = "{tmp_path / "text.txt"}"\n{TINY}')
+    return file
+
+
+def test_a_file_says_what_is_trained(tiny: Path) -> None:
+    config = Config.read(tiny)
+    assert config.recipe == Recipe(steps=3, warm_up=1, batch=2, validate_every=3)
+    training = prepare(config)
+    assert training.model.vocab_size == training.characters.size == 16
+    assert prepare(replace(config, pad=10)).model.vocab_size == 20
+    assert [step.number for step in training.trainer] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stategy = 'ddp'", "says 'stategy': it may say text, strategy"),
+        ("[recipe]\nstep = 1", r"\[recipe\].*'step'"),
+        ("a =", "TOML"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Config.read(file)
+
+
+def test_the_same_seed_is_the_same_curve_and_another_is_not(tiny: Path) -> None:
+    config = Config.read(tiny)
+    said: list[str] = []
+    first = [step.loss for step in prepare(config).trainer]
+    train(config, say=said.append)
+    assert first == [step.loss for step in prepare(config).trainer]
+    assert first != [step.loss for step in prepare(replace(config, recipe=replace(config.recipe, seed=1))).trainer]
+    steps = [line for line in said if "dtf=" in line]
+    assert [
+        f"step={k + 1} loss={loss:.4f}" in line for k, (loss, line) in enumerate(zip(first, steps, strict=True))
+    ] == [True] * 3
+    assert said[-1].startswith("step=3 train_loss=") and "val_loss=" in said[-1]
+
+
+def test_the_command_trains_and_refuses_in_a_sentence(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--config", str(tiny), "--device", "cpu", "--steps", "1"]) == 0
+    assert "step=1 loss=" in capsys.readouterr().out
+    assert cli.main(["train", "--config", str(tiny), "--device", "cpu", "--strategy", "zero4"]) == 2
+    assert "'zero4' is no strategy" in capsys.readouterr().err
+    assert cli.main(["train", "--config", str(tiny), "--device", "cpu", "--strategy", "zero1"]) == 2
+    assert "add ranks" in capsys.readouterr().err
+
+
+def test_a_logs_mfu_is_that_of_wordplay_from_its_dt() -> None:
+    """S0: 85.00M parameters, 12 layers of 768, block 1024, batch 64 on each of 4 A100 in bf16 (312 T): dt 0.285 s."""
+    from kit.cost.training import flops_per_token
+    from kit.gpt.model import GPT, GPTConfig
+
+    with torch.device("meta"):
+        model = GPT(GPTConfig.named("wordplay"))
+    assert (model.count(positions=False), model.count()) == (85_003_776, 85_790_208)
+    flops = flops_per_token(parameters=model.count(positions=False), layers=12, channels=768, sequence=1024)
+    spent = {"data": 0.005, "forward": 0.1, "backward": 0.17, "update": 0.01}
+    step = StepReport(9, 3.15, 1.0, 6e-4, 4 * 64, 4 * 64 * 1024, spent)
+    line = Log(4, 312e12, flops).line(step)
+    assert "step=10 loss=3.1500" in line and "dt=0.2850 dtf=0.1000 dtb=0.1700" in line
+    assert "tps_per_gpu=229951" in line and "mfu=45.94%" in line  # S0 says 231,000 and 46 %
+    staged = Log(4, 312e12, flops).line(replace(step, spent={"pipeline": 0.285}))
+    assert "dt=0.2850 sps=" in staged, "where forward and backward interleave neither is told"
