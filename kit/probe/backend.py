@@ -20,6 +20,7 @@ from kit.probe.links.throttle import Throttle
 from kit.probe.on_device import NATIVE, DeviceWork, HeldMessage, Messages
 from kit.probe.operations import READERS, OperationCall
 from kit.probe.torch_private import not_compiled, records_itself
+from kit.probe.work import OwnWork
 
 NAME = "lockstep"
 CONFIG = f"cpu:{NAME},cuda:{NAME},xpu:{NAME}"
@@ -175,7 +176,7 @@ class ObservedGroup(dist.ProcessGroup):
         return _Together(works)
 
 
-class _Together(dist.Work):
+class _Together(OwnWork):
     """What was issued while calls were coalesced, waited for as one."""
 
     def __init__(self, works: list[dist.Work]) -> None:

@@ -11,9 +11,10 @@ import torch
 import torch.distributed as dist
 
 from kit.probe.accelerator import Accelerator
+from kit.probe.work import OwnWork
 
 
-class DeferredWork(dist.Work):
+class DeferredWork(OwnWork):
     """Done when somebody calls `finish` or `fail`; until then `wait` blocks in Python, where it can be freed.
 
     tensors: what the operation gives, for `result` and for the future, on the rank's accelerator.

@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from kit.probe.accelerator import Accelerator, Moment
 from kit.probe.operations import OperationCall
+from kit.probe.work import OwnWork
 
 NATIVE = ("nccl", "xccl")  # backends of this kind, as their groups name them
 
@@ -37,7 +38,7 @@ def unlike_gloo(call: OperationCall) -> str | None:
     return None
 
 
-class DeviceWork(dist.Work):
+class DeviceWork(OwnWork):
     """What such a group was asked for. line: the queue it stands in. keeps: its tensors.
 
     `end` is the moment it is over. A side stream waits for it, and by the first wait, on whichever stream, the library

@@ -24,6 +24,7 @@ from kit.probe.operations import OperationCall
 from kit.probe.run import Run, making_of_group
 from kit.probe.stretches import Stretches
 from kit.probe.torch_private import at_end_of_backward, backward_number
+from kit.probe.work import OwnWork
 from kit.protocol.messages import Operations, Report, Where
 from kit.trace.facts import Place
 
@@ -215,7 +216,7 @@ class RecordRun(Run):
         return self.ledger.place() if waiting is None or self.clock is None else waiting.place
 
 
-class RecordedWork(dist.Work):
+class RecordedWork(OwnWork):
     """The real Work, with the moments noted at which it was waited for and done."""
 
     def __init__(self, run: RecordRun, entry: Entry, work: dist.Work) -> None:

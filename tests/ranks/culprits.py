@@ -145,6 +145,13 @@ def hands_back_a_generator(x: torch.Tensor) -> object:
     return (n for n in range(3))
 
 
+def misspells_wait(x: torch.Tensor) -> None:
+    work = dist.all_reduce(x, async_op=True)
+    if dist.get_rank() == 1:
+        work.wiat()
+    work.wait()
+
+
 def another_group(x: torch.Tensor) -> None:
     pair = dist.new_group([0, 2])
     if dist.get_rank() == 2:
@@ -199,6 +206,7 @@ CULPRITS = {
     leaves_content: "Deadlock: ranks 0, 2 wait in all_reduce (line {3}); rank 1 finished without it.",
     hands_back_a_generator: "the function returned a generator, which cannot be sent back: "
     "run it there, and return what comes of it",
+    misspells_wait: "rank 1 failed at line {3}: AttributeError: 'Work' object has no attribute 'wiat'",
     another_group: "Deadlock: ranks 0, 1 wait in barrier for rank 2 (line {4}), rank 2 waits in all_reduce for rank 0 "
     "(line {3}): ranks 0 and 2 wait for each other.",
 }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 LONG = True  # a long lab is run untouched, on ranks, in the full matrix alone
+SCRIPT = r"mine and DTensor's differ by (\d\.\de-0[5-9]|0\.0e\+00) in y, (\d\.\de-0[4-9]|0\.0e\+00) in dx"
 
 
 def solved(said: Callable[[str], str]) -> None:
@@ -19,6 +20,9 @@ def solved(said: Callable[[str], str]) -> None:
     assert float(loss["shared"]) > 2 * float(loss["own"]), "it trains worse"
     assert "3 of 3 shards equal, 16 different features of 48" in said("break-seed-run")
     assert "1 of 3 shards equal, 48 different features of 48" in said("break-seed-run")
+    script, _, run = said("take-home-export").partition("$ torchrun")
+    assert "def parallel_mlp" in script and len([line for line in script.splitlines() if line.strip()]) <= 40
+    assert re.search(SCRIPT, run)
 
 
 def seen(said: Callable[[str], str]) -> None:
@@ -61,4 +65,4 @@ def replayed(said: Callable[[str], str]) -> None:
 
 def script(ranks: int) -> str:
     """A regular expression that is found in what the script to take home prints."""
-    return r"by hand and DTensor differ by \d\.\de-0[5-9] in y, \d\.\de-0[4-9] in dx|differ by 0\.0e\+00"
+    return SCRIPT
