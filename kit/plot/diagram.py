@@ -15,8 +15,12 @@ from kit.plot.palette import UNKNOWN, rank_color, text_on
 if TYPE_CHECKING:
     from mermaid.flowchart import Link, Node
 
-_COMPACT = '%%{init: {"flowchart": {"nodeSpacing": 8, "rankSpacing": 44, "padding": 6}}}%%'
-NOBODY = "#e7e9ec"  # a neutral fill for what belongs to no rank: a sum, an operation
+# JupyterLab draws a chart once, in the theme of that moment: every colour reads on a light page and on a dark one
+NOBODY = "#5f6b76"  # a neutral fill for what belongs to no rank: a sum, an operation, a word on an arrow
+_COMPACT = (
+    '%%{init: {"flowchart": {"nodeSpacing": 8, "rankSpacing": 44, "padding": 6},'
+    f' "themeVariables": {{"edgeLabelBackground": "{NOBODY}"}}}}}}%%'
+)
 _HIDDEN = "~~~"  # how mermaid-py writes a link that only keeps order; a colour would make it visible
 
 
@@ -81,7 +85,7 @@ class FlowScript:
             f"\taccDescr: {_one_line(description)}",
             body.rstrip("\n"),
             *(f"\t{line}" for line in (*sorted(self._looks), *sorted(self._worn))),
-            f"\tlinkStyle {','.join(drawn)} stroke:{UNKNOWN},stroke-width:1.5px" if drawn else "",
+            f"\tlinkStyle {','.join(drawn)} stroke:{UNKNOWN},stroke-width:1.5px,color:{text_on(NOBODY)}" if drawn else "",
         ]
         return "\n".join(line for line in lines if line.strip()) + "\n"
 

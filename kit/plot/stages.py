@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kit.plot.diagram import NOBODY, Diagram, FlowScript, subscript, svg_curve, svg_page, svg_text
 from kit.plot.moment import pending, position_at, standing
-from kit.plot.palette import INK, UNKNOWN, rank_color, text_on
+from kit.plot.palette import UNKNOWN, rank_color, text_on
 from kit.trace.text import canonical, counted
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _node(drawing: FlowScript, key: str, stage: Stage, rank: int, in_hand: bool,
     for_all = stage.kind == "all"
     fill = NOBODY if for_all else rank_color(rank)
     rim = UNKNOWN if in_hand or for_all else fill
-    look = f"fill:{fill},stroke:{rim},color:{INK if for_all else text_on(fill)}"
+    look = f"fill:{fill},stroke:{rim},color:{text_on(fill)}"
     wears = "hub" if for_all else f"rank{rank}"
     if in_hand:
         wears, look = f"{wears}now", f"{look},stroke-width:4px"

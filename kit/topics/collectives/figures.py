@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kit.plot.diagram import NOBODY, Diagram, FlowScript, rank_look, subscript, svg_curve, svg_page, svg_text
-from kit.plot.palette import INK, PAGE, PAPER, UNKNOWN, rank_color, text_on
+from kit.plot.palette import INK, PAPER, UNKNOWN, rank_color, text_on
 
 if TYPE_CHECKING:
     from mermaid.flowchart import Node
@@ -17,6 +17,7 @@ _ROW, _TOP, _EDGE = 34, 30, 8  # px: a rank, the line of headings, around the dr
 _LETTER, _LEAST = 6.6, 44  # px: a letter of a piece, a piece at least
 _HUB, _ARROWS = 96, 44  # px: the operation, the arrows on each side of it
 _QUIET = "#59636e"  # headings, on paper
+NEUTRAL = f"fill:{NOBODY},stroke:{UNKNOWN},color:{text_on(NOBODY)}"  # nobody's: a sum, the operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,8 @@ def _words(shown: Collective) -> str:
 
 def _script(shown: Collective, text: str) -> str:
     chart = FlowScript()
-    # paper of their own: what JupyterLab has drawn stays as it is when a reader turns the theme
-    block = f"fill:{PAGE['soft'].light},stroke:{UNKNOWN},stroke-width:1px,color:{INK}"
-    nothing = f"fill:none,stroke:none,color:{INK}"
+    block = f"fill:none,stroke:{UNKNOWN},stroke-width:1px,color:{UNKNOWN}"
+    nothing = f"fill:none,stroke:none,color:{UNKNOWN}"
 
     def side(letter: str, rows: tuple[Row, ...]) -> list[Node]:
         nodes = []
@@ -133,7 +133,7 @@ def _script(shown: Collective, text: str) -> str:
         return nodes
 
     left, right = side("b", shown.before), side("a", shown.after)
-    operation = chart.node("op", f"{shown.name} · {shown.does}", "block", block, "stadium-shape")
+    operation = chart.node("op", f"{shown.name} · {shown.does}", "total", NEUTRAL, "stadium-shape")
     chart.nodes += [*left, operation, *right]
     for rank, node in enumerate(left):
         chart.link(node, operation, "normal" if rank in shown.sources else "hidden")
@@ -146,7 +146,7 @@ def _look(piece: Piece) -> tuple[str, str, str]:
     """The class of a piece, what it looks like, and its shape."""
     if len(piece.origins) == 1:
         return f"from{piece.origins[0]}", rank_look(piece.origins[0]), "normal"
-    return "total", f"fill:{NOBODY},stroke:{UNKNOWN},color:{INK}", "normal"
+    return "total", NEUTRAL, "normal"
 
 
 def _svg(shown: Collective, text: str) -> str:
@@ -178,7 +178,7 @@ def _svg(shown: Collective, text: str) -> str:
         f'<rect x="{centre - _HUB / 2}" y="{middle - 14}" width="{_HUB}" height="28" rx="14" '
         f'fill="{NOBODY}" stroke="{UNKNOWN}"/>'
     )
-    parts.append(svg_text(centre, middle + 4, shown.does, INK))
+    parts.append(svg_text(centre, middle + 4, shown.does, text_on(NOBODY)))
     return svg_page(width, height, text, parts)
 
 

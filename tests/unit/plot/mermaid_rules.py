@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+from kit.plot.diagram import NOBODY
+from kit.plot.palette import RANKS, UNKNOWN, contrast
+
+PAGES = "#ffffff", "#111111"  # JupyterLab's, light and dark
 
 def check_flow_chart(script: str) -> None:
     """The rules that Mermaid 11 holds a flow chart to, as far as mermaid-py is known to break them."""
@@ -22,6 +26,8 @@ def check_flow_chart(script: str) -> None:
     styles = [line for line in lines if line.startswith("classDef")]
     applied = [line for line in lines if line.startswith("class ")]
     assert styles == sorted(set(styles)) and applied == sorted(set(applied))
+    for line in styles:
+        check_colours(dict(part.split(":") for part in line.split(maxsplit=2)[2].split(",")))
     defined = {line.split()[1] for line in styles}
     assert {line.split()[2] for line in applied} <= defined
     assert {line.split()[1] for line in applied} <= set(identifiers)
@@ -32,3 +38,14 @@ def check_flow_chart(script: str) -> None:
     for label in re.findall(r'"([^"]*)"', "\n".join(lines[4:])):
         assert not set(label) & set("<>`")
     assert script.count("subgraph") == lines.count("end")
+
+
+def check_colours(style: dict[str, str]) -> None:
+    """A chart stays as it was drawn when a reader turns the theme, so a box may count on neither page."""
+    fill, ink = style["fill"], style["color"]
+    assert fill in (*RANKS, NOBODY, "none")
+    assert min(contrast(NOBODY, page) for page in PAGES) > 3
+    if fill == "none" or float(style.get("fill-opacity", 1)) < 1:
+        assert ink == UNKNOWN and min(contrast(ink, page) for page in PAGES) > 4
+    else:
+        assert contrast(ink, fill) >= 4.5
