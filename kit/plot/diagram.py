@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # JupyterLab draws a chart once, in the theme of that moment: every colour reads on a light page and on a dark one
 NOBODY = "#5f6b76"  # a neutral fill for what belongs to no rank: a sum, an operation, a word on an arrow
+ON_NOBODY = text_on(NOBODY)
+NOBODYS_LOOK = f"fill:{NOBODY},stroke:{UNKNOWN},color:{ON_NOBODY}"
 _COMPACT = (
     '%%{init: {"flowchart": {"nodeSpacing": 8, "rankSpacing": 44, "padding": 6},'
     f' "themeVariables": {{"edgeLabelBackground": "{NOBODY}"}}}}}}%%'
@@ -85,7 +87,7 @@ class FlowScript:
             f"\taccDescr: {_one_line(description)}",
             body.rstrip("\n"),
             *(f"\t{line}" for line in (*sorted(self._looks), *sorted(self._worn))),
-            f"\tlinkStyle {','.join(drawn)} stroke:{UNKNOWN},stroke-width:1.5px,color:{text_on(NOBODY)}" if drawn else "",
+            f"\tlinkStyle {','.join(drawn)} stroke:{UNKNOWN},stroke-width:1.5px,color:{ON_NOBODY}" if drawn else "",
         ]
         return "\n".join(line for line in lines if line.strip()) + "\n"
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kit.plot.diagram import NOBODY, Diagram, FlowScript, quoted
+from kit.plot.diagram import NOBODYS_LOOK, Diagram, FlowScript, quoted
 from kit.plot.exchange import Exchange, Gathering, Parcel, exchange
 from kit.plot.markup import size_text
 from kit.plot.messages import messages_svg, messages_words
 from kit.plot.moment import position_at
-from kit.plot.palette import UNKNOWN, text_on
 from kit.plot.style import standalone_style
 from kit.trace.text import canonical
 
@@ -53,7 +52,7 @@ def _add_gathering(chart: FlowScript, number: int, g: Gathering) -> None:
     gets = [g.root] if name in ("reduce", "gather") and g.root is not None else list(g.ranks)
     of = f" of {g.label}" if g.label else ""
     title = f"{g.name}{of}, {size_text(g.nbytes)}" + (f", {g.reduce}" if g.reduce else "")
-    hub = chart.node(f"op{number}", title, "hub", f"fill:{NOBODY},stroke:{UNKNOWN},color:{text_on(NOBODY)}", "stadium-shape")
+    hub = chart.node(f"op{number}", title, "hub", NOBODYS_LOOK, "stadium-shape")
     left = {rank: chart.rank(f"g{number}r{rank}", rank) for rank in gives}
     right = [chart.rank(f"t{number}r{rank}", rank) for rank in gets]
     chart.nodes += [*left.values(), hub, *right]

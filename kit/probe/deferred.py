@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from kit.probe.accelerator import Accelerator
 from kit.probe.work import OwnWork

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kit.plot.diagram import NOBODY, Diagram, FlowScript, rank_look, subscript, svg_curve, svg_page, svg_text
+from kit.plot.diagram import (
+    NOBODY,
+    NOBODYS_LOOK,
+    ON_NOBODY,
+    Diagram,
+    FlowScript,
+    rank_look,
+    subscript,
+    svg_curve,
+    svg_page,
+    svg_text,
+)
 from kit.plot.palette import INK, PAPER, UNKNOWN, rank_color, text_on
 
 if TYPE_CHECKING:
@@ -17,7 +28,6 @@ _ROW, _TOP, _EDGE = 34, 30, 8  # px: a rank, the line of headings, around the dr
 _LETTER, _LEAST = 6.6, 44  # px: a letter of a piece, a piece at least
 _HUB, _ARROWS = 96, 44  # px: the operation, the arrows on each side of it
 _QUIET = "#59636e"  # headings, on paper
-NEUTRAL = f"fill:{NOBODY},stroke:{UNKNOWN},color:{text_on(NOBODY)}"  # nobody's: a sum, the operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,7 @@ def _script(shown: Collective, text: str) -> str:
         return nodes
 
     left, right = side("b", shown.before), side("a", shown.after)
-    operation = chart.node("op", f"{shown.name} · {shown.does}", "total", NEUTRAL, "stadium-shape")
+    operation = chart.node("op", f"{shown.name} · {shown.does}", "total", NOBODYS_LOOK, "stadium-shape")
     chart.nodes += [*left, operation, *right]
     for rank, node in enumerate(left):
         chart.link(node, operation, "normal" if rank in shown.sources else "hidden")
@@ -146,7 +156,7 @@ def _look(piece: Piece) -> tuple[str, str, str]:
     """The class of a piece, what it looks like, and its shape."""
     if len(piece.origins) == 1:
         return f"from{piece.origins[0]}", rank_look(piece.origins[0]), "normal"
-    return "total", NEUTRAL, "normal"
+    return "total", NOBODYS_LOOK, "normal"
 
 
 def _svg(shown: Collective, text: str) -> str:
@@ -178,7 +188,7 @@ def _svg(shown: Collective, text: str) -> str:
         f'<rect x="{centre - _HUB / 2}" y="{middle - 14}" width="{_HUB}" height="28" rx="14" '
         f'fill="{NOBODY}" stroke="{UNKNOWN}"/>'
     )
-    parts.append(svg_text(centre, middle + 4, shown.does, text_on(NOBODY)))
+    parts.append(svg_text(centre, middle + 4, shown.does, ON_NOBODY))
     return svg_page(width, height, text, parts)
 
 

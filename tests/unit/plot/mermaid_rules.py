@@ -9,6 +9,7 @@ from kit.plot.palette import RANKS, UNKNOWN, contrast
 
 PAGES = "#ffffff", "#111111"  # JupyterLab's, light and dark
 
+
 def check_flow_chart(script: str) -> None:
     """The rules that Mermaid 11 holds a flow chart to, as far as mermaid-py is known to break them."""
     lines = [line.strip() for line in script.splitlines()]
