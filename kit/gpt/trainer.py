@@ -44,6 +44,21 @@ class Strategy(Protocol):
     def loss(self, micro_batches: Sequence[Batch]) -> torch.Tensor:
         """The mean loss () over all ranks' micro-batches, without dropout or gradients."""
 
+    def state(self) -> dict[str, torch.Tensor]:
+        """Copies of what has been learnt, whole and by names that are the same for every strategy.
+
+        What several ranks tell is the same; together they tell all.
+        """
+
+    def restore(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
+        """Goes on from the state of a training of so many steps; it has the keys that `state` gives here."""
+
+    def random_states(self) -> list[torch.Tensor]:
+        """Of all generators that this rank draws from."""
+
+    def set_random_states(self, states: Sequence[torch.Tensor]) -> None:
+        """Draws go on from there."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
@@ -69,15 +84,15 @@ class StepReport:
 class Trainer:
     """Trains by a recipe: `step()` takes one step, iterating takes all that are left.
 
-    done: steps that have been taken; the next one has this number. Raises ValueError for a recipe whose batch the ranks
-    cannot share, or whose text is too short.
+    done: steps that have been taken; the next one has this number. seen: windows of the text that they took. Raises
+    ValueError for a recipe whose batch the ranks cannot share, or whose text is too short.
     """
 
     def __init__(self, strategy: Strategy, recipe: Recipe, train: Feed, validation: Feed | None = None) -> None:
         self.strategy, self.recipe, self.train, self.validation = strategy, recipe, train, validation
         m = recipe.micro_batches(train.block, strategy.parts)
         self.windows = recipe.batch * m * strategy.parts  # of a step, on all ranks together
-        self.done = 0
+        self.done, self.seen = 0, 0
         for name, feed in (("to train on", train), ("to validate with", validation)):
             if feed is not None and feed.in_a_pass < self.windows:
                 raise ValueError(
@@ -98,7 +113,7 @@ class Trainer:
         """
         strategy, number = self.strategy, self.done
         time = watch(strategy.device)
-        batches = self._windows(self.train, number)
+        batches = self._windows(self.train, self.seen)
         time.mark("data")
         mean = strategy.gradients(batches, time.mark)
         norm = strategy.clip(self.recipe.clip)
@@ -111,7 +126,7 @@ class Trainer:
         rate = self.recipe.rate_of(number)
         strategy.update(rate)
         time.mark("update")
-        self.done += 1
+        self.done, self.seen = self.done + 1, self.seen + self.windows
         return StepReport(number, loss, norm, rate, self.windows, self.windows * self.train.block, time.seconds())
 
     def validate(self) -> float:
@@ -121,7 +136,9 @@ class Trainer:
         """
         if self.validation is None:
             raise ValueError("there is no text to validate with: give the trainer one")
-        losses = [self.strategy.loss(self._windows(self.validation, k)) for k in range(self.recipe.validation)]
+        losses = [
+            self.strategy.loss(self._windows(self.validation, k * self.windows)) for k in range(self.recipe.validation)
+        ]
         return float(torch.stack(losses).mean())
 
     @property
@@ -130,8 +147,6 @@ class Trainer:
         every = self.recipe.validate_every
         return self.validation is not None and every > 0 and (self.done % every == 0 or self.done == self.recipe.steps)
 
-    def _windows(self, feed: Feed, number: int) -> list[Batch]:
+    def _windows(self, feed: Feed, first: int) -> list[Batch]:
         s = self.strategy
-        return feed.micro_batches(
-            number * self.windows, self.windows, self.recipe.batch, part=s.part, parts=s.parts, device=s.device
-        )
+        return feed.micro_batches(first, self.windows, self.recipe.batch, part=s.part, parts=s.parts, device=s.device)

@@ -8,14 +8,20 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
 from kit.topics.gpt.run import Config, train
+
+
+class RankFailed(RuntimeError):
+    """A rank could not go on, in one sentence; the others have been ended."""
 
 
 def start(config: Config, ranks: int | None, device: str) -> None:
     """Trains, on ranks that there are already (torchrun), or on so many of its own; returns when all are through.
 
-    ranks: None: one for each GPU, or one.
+    ranks: None: one for each GPU, or one. Raises RankFailed for a rank that raised or died, and what one rank alone
+    raises as it is.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         _as_torchrun_says(config, device)
@@ -28,7 +34,16 @@ def start(config: Config, ranks: int | None, device: str) -> None:
     if kind == "cuda" and count > torch.cuda.device_count():
         raise ValueError(f"{count} ranks want a GPU each, and there are {torch.cuda.device_count()}: --device cpu")
     with tempfile.TemporaryDirectory(prefix="lockstep-train-") as folder:  # for this user alone: mode 0700
-        torch.multiprocessing.spawn(_rank, (count, Path(folder) / "store", config, kind), nprocs=count)
+        try:
+            spawn(_rank, (count, Path(folder) / "store", config, kind), nprocs=count)
+        except ProcessRaisedException as failed:  # the text is the rank's traceback
+            raise RankFailed(f"rank {failed.error_index}: {str(failed).strip().splitlines()[-1]}") from failed
+        except ProcessExitedException as died:
+            how = died.signal_name or f"with exit code {died.exit_code}"
+            raise RankFailed(
+                f"rank {died.error_index} was ended by {how}, and the others with it: --resume goes on from the newest"
+                " checkpoint, on other ranks too"
+            ) from died
 
 
 def _rank(rank: int, ranks: int, store: Path, config: Config, kind: str) -> None:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from kit.cost.training import flops_per_token
+from kit.gpt.checkpoint import About, Checkpoints
 from kit.gpt.data import Characters, corpus, split
 from kit.gpt.feed import Feed
 from kit.gpt.model import GPT, GPTConfig, loss_of
@@ -35,12 +36,16 @@ class Config:
         [recipe]
         steps = 500              # the fields of kit.gpt.Recipe
 
-    pad: the vocabulary's size is rounded up to a multiple of this, by tokens that never occur.
+    pad: the vocabulary's size is rounded up to a multiple of this, by tokens that never occur. checkpoints: a folder to
+    save them in ('': none), save_every: after so many steps, and at the end; resume: go on from the newest there.
     """
 
     text: str = "python"
     strategy: str = "single"
     pad: int = 1
+    checkpoints: str = ""
+    save_every: int = 100
+    resume: bool = False
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "cpu"})
     recipe: Recipe = field(default_factory=Recipe)
 
@@ -75,6 +80,10 @@ class Training:
     characters: Characters
     flops: float  # of one token, forward and backward
 
+    def checkpoints(self, folder: str | Path) -> Checkpoints:
+        """Those of this training in a folder."""
+        return Checkpoints(Path(folder), self.model, self.characters.vocabulary, str(self.layout))
+
 
 def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     """A training as a Config describes it, on the ranks there are; every rank calls.
@@ -87,6 +96,8 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     layout = Layout.parse(config.strategy, dist.get_world_size() if dist.is_initialized() else 1)
     text = corpus(config.text)
     characters = Characters.of(text)
+    if characters.size < 2:
+        raise ValueError(f"{config.text} is one character over and over: there is nothing to learn, take another text")
     tokens, held_out = split(characters.encode(text))
     sizes = {"vocab_size": -(-characters.size // config.pad) * config.pad, **config.model}
     shape = GPTConfig.named(**sizes) if "name" in sizes else GPTConfig(**sizes)
@@ -129,11 +140,22 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     tell(LEGEND)
     tell(f"{training.layout} on {training.layout.ranks} x {strategy.device}; peak {peak:.3g} flops/s, {source}")
     log = Log(training.layout.ranks, peak, training.flops)
+    checkpoints = training.checkpoints(config.checkpoints) if config.checkpoints else None
+    if checkpoints and config.resume:
+        tell(_resumed(checkpoints.resume(trainer)))
     for step in trainer:
         tell(log.line(step))
         if trainer.validates:
             tell(log.validation(step, trainer.validate()))
+        if checkpoints and (trainer.done % config.save_every == 0 or trainer.done == config.recipe.steps):
+            tell(f"saved {checkpoints.save(trainer)}")
     return trainer
+
+
+def _resumed(about: About | None) -> str:
+    if about is None:
+        return "no checkpoint to go on from: beginning anew"
+    return f"going on after step {about.done}, {about.seen} windows into the text, saved by {about.layout}"
 
 
 def _silent(line: str) -> None:

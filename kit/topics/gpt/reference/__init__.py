@@ -7,9 +7,9 @@ To be read in this order:
     replicas      models that are called as a whole: alone, averaged, sharded, in tensor-parallel shards
     pipelined     models in stages
     norm          the norm of all gradients together, whoever holds them, and clipping by it
-    built_in      torch's own in the place of ours: DDP, ZeroRedundancyOptimizer, FSDP2, DTensor, pipelining
+    state         weights and moments whole again, for a checkpoint that any layout can go on from
 
-What comes out of `parallelize` has `gradients`, `clip`, `update` and `loss`, the same on every rank.
+What `parallelize` gives is called alike on every rank: `gradients`, `clip`, `update`, `loss`, `state`, `restore`.
 """
 
 from kit.topics.gpt.reference.layout import Layout

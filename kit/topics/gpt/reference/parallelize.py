@@ -92,7 +92,7 @@ def averaged(
     """All of the module on every rank, gradients averaged in buckets while backward goes on."""
     called = module if groups.dp is None else BucketedDDP(module, groups.dp)
     stepper = Whole(adam.of(module), counted, _there(groups.tp))
-    return Replica(called, module, stepper, device, groups.dp)
+    return Replica(called, module, stepper, device, groups.dp, groups.tp)
 
 
 def sharded(
@@ -100,7 +100,7 @@ def sharded(
 ) -> Replica:
     """A stage of ZeRO: optimizer, gradients, weights in shards."""
     zero = ZERO[layout.data](module, groups.dp, groups=adam.groups(module), lr=0.0, betas=adam.betas, eps=adam.eps)
-    return Replica(zero, module, Sharded(zero, counted, _there(groups.dp, groups.tp)), device, groups.dp)
+    return Replica(zero, module, Sharded(zero, counted, _there(groups.dp, groups.tp)), device, groups.dp, groups.tp)
 
 
 def in_stages(model: Any, adam: Adam, line: Line) -> Pipelined:
@@ -113,11 +113,11 @@ def in_stages(model: Any, adam: Adam, line: Line) -> Pipelined:
     tied = model.unembed is None and first != last
     ends = dist.new_group([first, last]) if tied else None  # all ranks call
     module = held_here(stages)
-    twice = everything[-1].unembed.weight if tied and me == last else None  # counts on the first stage's rank
-    counted = [p for p in module.parameters() if p is not twice]
+    twin = model.tokens.weight if model.unembed is None else None
+    counted = [p for p in module.parameters() if not (tied and me == last and p is twin)]  # it counts on the first rank
     stepper = Whole(adam.of(module), counted, [_world()])
     return Pipelined(
-        stages, line.rows, line.depth, line.like, line.loss_of, stepper, ends if me in (first, last) else None
+        stages, line.rows, line.depth, line.like, line.loss_of, stepper, ends if me in (first, last) else None, twin
     )
 
 

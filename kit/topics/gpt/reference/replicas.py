@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,11 +12,14 @@ import torch.distributed as dist
 from torch import nn
 
 from kit.topics.gpt.reference.norm import scale, total_norm
+from kit.topics.gpt.reference.state import Held, RandomStates, gathered, scattered
+from kit.topics.zero.reference.by_hand import all_gather, flatten, unflatten
 from kit.topics.zero.reference.optimizer import ZeroOptimizer
 
 Tensor = torch.Tensor
 Batch = tuple[Tensor, Tensor]  # tokens (B, T), targets (B, T)
 Mark = Callable[[str], None]
+KINDS = ("weight", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
@@ -38,25 +41,48 @@ class Adam:
         return torch.optim.AdamW(self.groups(module), lr=0.0, betas=self.betas, eps=self.eps, fused=True)
 
 
+class WithRandomNumbers:
+    """Part of a strategy: whose draws a checkpoint goes on with."""
+
+    random: RandomStates
+
+    def random_states(self) -> list[Tensor]:
+        return self.random.read()
+
+    def set_random_states(self, states: Sequence[Tensor]) -> None:
+        self.random.write(states)
+
+
 class Stepper(Protocol):
     """An optimizer, and the clipping that fits what of the gradients it has on this rank."""
 
     def clip(self, norm: float) -> float: ...
     def step(self, rate: float) -> None: ...
     def forget(self) -> None: ...
+    def held(self) -> dict[nn.Parameter, Held]: ...
+    def hold(self, what: Mapping[nn.Parameter, Held], steps: int) -> None: ...
 
 
-class Replica:
+class Replica(WithRandomNumbers):
     """One rank's copy or shards of a model that every rank calls.
 
     called: the model, or what is called in its place (a wrapper with `no_sync`). module: whose mode is set. group: of
-    the ranks with different data; None: there is one.
+    the ranks with different data, cut: of those that share its layers; None: there is one.
     """
 
     def __init__(
-        self, called: Any, module: nn.Module, stepper: Stepper, device: torch.device, group: dist.ProcessGroup | None
+        self,
+        called: Any,
+        module: nn.Module,
+        stepper: Stepper,
+        device: torch.device,
+        group: dist.ProcessGroup | None,
+        cut: dist.ProcessGroup | None = None,
     ) -> None:
-        self.called, self.module, self.stepper, self.device, self.group = called, module, stepper, device, group
+        self.called, self.module, self.stepper, self.device = called, module, stepper, device
+        self.group, self.cut = group, cut
+        region = getattr(module, "region", None)  # of a tensor-parallel module
+        self.random = RandomStates(device, () if region is None else (region.equal, region.own))
         self.part = 0 if group is None else dist.get_rank(group)
         self.parts = 1 if group is None else dist.get_world_size(group)
 
@@ -90,6 +116,17 @@ class Replica:
         losses = [self.called(tokens, targets)[1] for tokens, targets in micro_batches]  # each ()
         return self._mean(torch.stack(losses).mean())
 
+    def state(self) -> dict[str, Tensor]:
+        return gathered(self._names(), self.stepper.held(), self.cut)
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        self.stepper.hold(scattered(self._names(), state, KINDS, self.cut), steps)
+
+    def _names(self) -> dict[str, nn.Parameter]:
+        """By their names in the model; tensor parallel layers hold the positions without a module of their own."""
+        named = self.module.named_parameters()
+        return {"positions.weight" if name == "positions" else name: p for name, p in named}
+
     def _mean(self, x: Tensor) -> Tensor:
         """x () of all parts of the data, each counting the same."""
         if self.group is not None:
@@ -111,11 +148,11 @@ class Whole:
         groups: Sequence[dist.ProcessGroup] = (),
     ) -> None:
         self.optimizer, self.counted, self.groups = optimizer, list(counted), groups
-        self.held = [p for group in optimizer.param_groups for p in group["params"]]
+        self.held_here = [p for group in optimizer.param_groups for p in group["params"]]
 
     def clip(self, norm: float) -> float:
         counted = [p.grad for p in self.counted if p.grad is not None]
-        held = [p.grad for p in self.held if p.grad is not None]
+        held = [p.grad for p in self.held_here if p.grad is not None]
         found = total_norm(counted, self.groups, held[0].device)
         scale(held, found, norm)
         return found
@@ -127,6 +164,21 @@ class Whole:
 
     def forget(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
+
+    def held(self) -> dict[nn.Parameter, Held]:
+        return {p: {"weight": p, **{kind: self._moment(p, kind) for kind in KINDS[1:]}} for p in self.held_here}
+
+    @torch.no_grad()
+    def hold(self, what: Mapping[nn.Parameter, Held], steps: int) -> None:
+        for p, held in what.items():
+            p.copy_(held["weight"])  # shape of p
+            step = torch.tensor(float(steps), device=p.device)  # (), where the fused AdamW wants it
+            self.optimizer.state[p] = {"step": step, **{kind: held[kind].clone() for kind in KINDS[1:]}}
+
+    def _moment(self, p: nn.Parameter, kind: str) -> Tensor:
+        """Zeros before the first step."""
+        state = self.optimizer.state[p]
+        return state[kind] if kind in state else torch.zeros_like(p)
 
 
 class Sharded:
@@ -155,3 +207,26 @@ class Sharded:
 
     def forget(self) -> None:
         self.zero.zero_grad()
+
+    def held(self) -> dict[nn.Parameter, Held]:
+        """All ranks of ZeRO's group call: each has a shard."""
+        found: dict[nn.Parameter, Held] = {}
+        for unit in self.zero.units:
+            flat = unit.flat
+            for kind, mine in zip(KINDS, (flat.shard, unit.adamw.exp_avg, unit.adamw.exp_avg_sq), strict=True):
+                everything = mine.new_empty(flat.n, len(mine))  # (n, P/n)
+                all_gather(everything, mine, flat.group).wait()
+                for p, x in zip(flat.params, unflatten(everything, flat.shapes), strict=True):
+                    found.setdefault(p, {})[kind] = x
+        return found
+
+    @torch.no_grad()
+    def hold(self, what: Mapping[nn.Parameter, Held], steps: int) -> None:
+        with self.zero.full_parameters():
+            for p, held in what.items():
+                p.copy_(held["weight"])  # shape of p
+        for unit in self.zero.units:
+            flat, adamw = unit.flat, unit.adamw
+            for kind, mine in zip(KINDS[1:], (adamw.exp_avg, adamw.exp_avg_sq), strict=True):
+                mine.copy_(flatten([what[p][kind] for p in flat.params], flat.n)[flat.rank])  # (P/n,)
+            adamw.steps = dict.fromkeys(flat.params, steps)

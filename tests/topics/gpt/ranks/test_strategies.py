@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,9 @@ ON = {
 @pytest.fixture(scope="module")
 def four(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
     """Four ranks that have what they train with imported: once, and not each of them."""
-    return cluster_of(4).reset(preload=("kit.topics.gpt.run", "torch.distributed.device_mesh", "torch._dynamo"))
+    return cluster_of(4).reset(
+        preload=("kit.topics.gpt.run", "torch.distributed.device_mesh", "torch._dynamo", "kit.gpt.checkpoint")
+    )
 
 
 @cache
@@ -55,3 +58,18 @@ def test_every_strategy_has_the_curve_of_one_rank(four: LiveRunner, ranks: int) 
     for what in results[0]:
         assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
         assert_same(results[0][what], serial(what.endswith(", tied")), what)
+
+
+RESUMED = {2: ["ddp", "zero1", "zero3", "tp+sp", "pp"], 4: ["zero2=2 x tp"]}
+
+
+@pytest.mark.parametrize("ranks", RESUMED)
+def test_a_training_goes_on_from_a_checkpoint(four: LiveRunner, ranks: int, tmp_path: Path) -> None:
+    """On the same ranks bit by bit, dropout's draws too; from another layout's within the tolerance."""
+    training.saved_by_one(tmp_path)
+    run = kit.options(ranks=ranks, cluster=four).record
+    right = serial(True)["loss"]
+    for strategy, found in run(training.saved_and_resumed, RESUMED[ranks], tmp_path).results[0].items():
+        assert found["resumed"] == found["rest"] != found["begun"], f"{strategy}: it goes on otherwise"
+        assert found["rest"] != pytest.approx(right[2:], abs=TOLERANCE), "dropout makes a difference"
+        assert found["elsewhere"] == pytest.approx(right[2:], abs=TOLERANCE), f"{strategy}: from one rank's"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from kit.gpt.checkpoint import Checkpoints
 from kit.gpt.feed import Feed
 from kit.gpt.model import GPT, GPTConfig
 from kit.gpt.recipe import Recipe
@@ -48,7 +50,7 @@ def curve(strategy: str, ranks: int, recipe: Recipe = RECIPE, sizes: GPTConfig =
         "validation": [before, training.validate()],
     }
     laid_out = training.strategy
-    laid_out.gradients(training._windows(training.train, training.done), lambda name: None)
+    laid_out.gradients(training._windows(training.train, training.seen), lambda name: None)
     found["clipped"] = [laid_out.clip(TIGHT), laid_out.clip(TIGHT)]
     return found
 
@@ -61,6 +63,36 @@ def curves(strategies: list[str]) -> dict[str, Found]:
         for strategy in strategies
         for tied in ((True, False) if strategy in UNTIED else (True,))
     }
+
+
+def saved_and_resumed(strategies: list[str], folder: Path) -> dict[str, Found]:
+    """For each strategy: five steps at a stretch, and the last three of them from the checkpoint after two; then from
+    the checkpoint of one rank.
+    """
+    ranks, found = dist.get_world_size(), dict[str, Found]()
+    for strategy in strategies:
+        sizes = replace(SIZES, dropout=0.2)
+        going = trainer(strategy, ranks, sizes=sizes)
+        kept = Checkpoints(folder / f"{strategy} {ranks}", sizes, "", f"{strategy} {ranks}")
+        begun = [going.step().loss for _ in range(2)]
+        kept.save(going)
+        rest = [step.loss for step in going]
+        torch.manual_seed(99)
+        again = trainer(strategy, ranks, sizes=sizes, recipe=replace(RECIPE, seed=7))
+        kept.resume(again)
+        found[strategy] = {"begun": begun, "rest": rest, "resumed": [step.loss for step in again]}
+        other = trainer(strategy, ranks, recipe=replace(RECIPE, seed=7))
+        Checkpoints(folder / "single 1", SIZES, "", f"{strategy} {ranks}").resume(other)
+        found[strategy]["elsewhere"] = [step.loss for step in other]
+    return found
+
+
+def saved_by_one(folder: Path) -> None:
+    """A checkpoint after two steps of one rank."""
+    going = trainer("single", 1)
+    going.step()
+    going.step()
+    Checkpoints(folder / "single 1", SIZES, "", "single 1").save(going)
 
 
 def serial(tied: bool) -> Found:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.multiprocessing.spawn import ProcessExitedException
 
 from kit import cli
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import StepReport
+from kit.topics.gpt import launch
 from kit.topics.gpt.log import Log
 from kit.topics.gpt.run import Config, prepare, train
 
@@ -80,6 +82,35 @@ def test_the_command_trains_and_refuses_in_a_sentence(tiny: Path, capsys: pytest
     assert "'zero4' is no strategy" in capsys.readouterr().err
     assert cli.main(["train", "--config", str(tiny), "--device", "cpu", "--strategy", "zero1"]) == 2
     assert "add ranks" in capsys.readouterr().err
+
+
+def test_what_goes_wrong_is_one_sentence(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", "--device", "cpu", "--config"]
+
+    def told(text: str, code: int) -> str:
+        (tmp_path / "wrong.toml").write_text(text)
+        assert cli.main([*command, str(tmp_path / "wrong.toml")]) == code
+        error = capsys.readouterr().err
+        assert error.startswith("lockstep train: ") and error.count("\n") == 1
+        return error
+
+    (tmp_path / "one.txt").write_text("ab")
+    assert "a text of 1 tokens has no window" in told(f"text = '{tmp_path / 'one.txt'}'", 2)
+    (tmp_path / "alike.txt").write_text("a" * 4000)
+    assert "nothing to learn" in told(f"text = '{tmp_path / 'alike.txt'}'\n{TINY}", 2)
+    (tmp_path / "picture").write_bytes(b"\x89PNG\r\n\xff\xfe")
+    assert "not UTF-8 text" in told(f"text = '{tmp_path / 'picture'}'", 2)
+    nan = tiny.read_text().replace("[recipe]", "[recipe]\nrate = 1e30")
+    assert "no weight was changed" in told(nan, 1)
+
+    def dies(*_: object, **__: object) -> None:
+        raise ProcessExitedException("", 1, 0, -9, "SIGKILL")
+
+    monkeypatch.setattr(launch, "spawn", dies)
+    command[1:1] = ["--ranks", "2", "--strategy", "ddp"]
+    assert "rank 1 was ended by SIGKILL, and the others with it: --resume goes on" in told(tiny.read_text(), 1)
 
 
 def test_a_logs_mfu_is_that_of_wordplay_from_its_dt() -> None:
