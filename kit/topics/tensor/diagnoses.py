@@ -34,20 +34,39 @@ def shapes(run: Run) -> str | None:
     """A rule: every part has the shape that it should have."""
     n = run.case.world
     for rank, (arguments, parts) in enumerate(zip(run.after, run.case.facts["right"], strict=True)):
-        for name, got in arguments[-1].get("shapes", {}).items():
+        seen = arguments[-1].get("shapes", {})
+        for name, got in seen.items():
             wanted = tuple(parts[name].shape)
             if got == wanted:
                 continue
+            for other in parts:
+                if got == tuple(parts[other].shape) and seen.get(other) == wanted:
+                    return f"rank {rank} returned {other} where {name} is asked for: `return {', '.join(parts)}`"
             told = f"rank {rank}'s {name} has shape {got} where {wanted} is right"
             if got == wanted[::-1]:
                 return (
                     f"{told}: it is transposed; torch's weights are (out, in), and a gradient is shaped like its tensor"
                 )
+            if name == "db" and got == (run.case.facts.get("B"),):
+                return f"{told}: it was summed over the features; the bias meets every sample, so dy.sum(0)"
             if _times(got, wanted) == n:
                 return f"{told}: it {CUT}"
             if _times(wanted, got) == n:
                 return f"{told}: it {WHOLE}"
             return told
+    return None
+
+
+def norms(run: Run) -> str | None:
+    """A rule: no rank normalises more positions than its own."""
+    positions = run.case.facts["T"] // run.case.world
+    for rank, arguments in enumerate(run.after):
+        for shape in arguments[-1].get("normed", ()):
+            if shape[0] > positions:
+                return (
+                    f"rank {rank} normalised all {shape[0]} positions, and {positions} of them are its own: the norm"
+                    " comes before gather_in, so that each position is normalised once, and kept once"
+                )
     return None
 
 
@@ -76,12 +95,21 @@ def first_wrong_part(candidates: Candidates) -> Diagnosis:
                 if part == name and all(map(_near, here, would_be)):
                     return sentence
             rank = next(r for r, (got, one) in enumerate(zip(here, wanted, strict=True)) if not _near(got, one))
+            if all(map(_near, here[:1], wanted[:1])) and _reduced(run):
+                return (
+                    f"rank {rank}'s {name} is wrong, rank 0's is right: dist.reduce leaves the sum on one rank alone,"
+                    " dist.all_reduce on every rank"
+                )
             if not bool(here[rank].any()):
                 return f"rank {rank}'s {name} is 0: autograd found no way back to it, or it was not used"
             return f"rank {rank}'s {name} is wrong, it has {difference(here[rank], wanted[rank], NEAR)}"
         return None
 
     return diagnosis
+
+
+def _reduced(run: Run) -> bool:
+    return any(op.name == "reduce" for part in run.trace.ranks for op in part.operations)
 
 
 def _parts(flat: torch.Tensor, like: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -110,6 +138,11 @@ def column(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
     bare = [x @ w.T for x, w, _, _ in given]
     yield "y", "y lacks the bias: each rank adds its own shard of it to its own outputs", bare
     yield "y", "y was summed over the ranks, but it is this rank's outputs, and nobody else has them", _sums(run, "y")
+    yield (
+        "y",
+        "products were summed over the ranks before the bias, but they are this rank's outputs: nobody else has them",
+        [torch.stack(bare).sum(0) + b for _, _, b, _ in given],
+    )
     own = [dy @ w for _, w, _, dy in given]
     yield (
         "dx",
@@ -161,6 +194,9 @@ def row(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
         [y if rank == 0 else y - bias for rank, y in enumerate(whole)],
     )
     yield from _not_shared(run, ("dx", "dw"))
+    for name in ("dx", "dw"):
+        told = f"{name} is {n} times the right one: every rank has all of dy, so nothing is to be summed in backward"
+        yield name, told, [n * g for g in _of(run, name)]
     yield (
         "db",
         f"db is {n} times the right one: dy is the same on every rank, so each has the whole gradient already",
@@ -232,6 +268,17 @@ def mlp(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
         "features of different ranks were added up after GELU: between the layers each rank keeps its own",
         [sum((F.linear(added, one["down"]) for one in inputs), torch.zeros_like(terms[0])) + bias] * n,
     )
+    yield (
+        "y",
+        f"y was divided by {n}: its terms are summed, not averaged",
+        [(y - bias) / n + bias for y in whole],
+    )
+    bare = [F.linear(F.gelu(F.linear(one["x"], one["up"])), one["down"]) for one in inputs]
+    yield (
+        "y",
+        "y lacks the bias of the first layer: F.linear takes this rank's shard of it",
+        [torch.stack(bare).sum(0) + bias] * n,
+    )
     linear = [F.linear(F.linear(one["x"], one["up"], one["up_bias"]), one["down"]) for one in inputs]
     yield "y", "GELU is missing between the two layers", [torch.stack(linear).sum(0) + bias] * n
     twice = [dict(one, x=one["x"] * n) for one in inputs]
@@ -252,6 +299,18 @@ def mlp(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
         "dx",
         "dx comes from this rank's features only: x enters the layers by copy_in, which sums its gradients in backward",
         own,
+    )
+    back = torch.stack([dy @ one["down"] for one in inputs]).sum(0)
+    mixed = []
+    for one in inputs:
+        x = one["x"].clone().requires_grad_()
+        (hidden({**one, "x": x}) * back).sum().backward()
+        mixed.append(x.grad)
+    yield (
+        "dx",
+        "copy_in stands between the layers: the features there are this rank's own, and it added up gradients of"
+        " different ones; it belongs where x enters",
+        mixed,
     )
     yield "dx", f"dx is {n} times the right one: its terms were summed twice", [x * n for x in _of(run, "dx")]
     for name in ("dup", "dup_bias", "ddown"):
@@ -284,9 +343,17 @@ def heads(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
     x, qkv, out = (facts["whole"][name] for name in ("x", "qkv", "out"))
     H, whole = facts["H"], _of(run, "y")
 
-    def local(rows: Sequence[torch.Tensor], columns: torch.Tensor, count: int) -> torch.Tensor:
-        q, k, v = (F.linear(x, w).unflatten(-1, (count, -1)).transpose(1, 2) for w in rows)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+    def apart(y: torch.Tensor, count: int) -> Any:
+        return y.unflatten(-1, (count, -1)).transpose(1, 2)
+
+    def together(y: torch.Tensor) -> torch.Tensor:
+        return y.transpose(1, 2).flatten(2)
+
+    def local(
+        rows: Sequence[torch.Tensor], columns: torch.Tensor, count: int, apart: Any = apart, together: Any = together
+    ) -> torch.Tensor:
+        q, k, v = (apart(F.linear(x, w), count) for w in rows)
+        y: torch.Tensor = together(F.scaled_dot_product_attention(q, k, v, is_causal=True))
         return F.linear(y, columns)
 
     def total(terms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -312,6 +379,25 @@ def heads(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
         [y * n for y in whole],
     )
     yield "y", "nothing hides what comes later: is_causal=True", [attend(x, qkv, out, H, causal=False)] * n
+
+    B, T, _ = x.shape
+    if H > n:
+        yield (
+            "y",
+            "positions and channels were mixed on the way in: (B, T, C/n) becomes heads by"
+            " .unflatten(-1, (heads // n, -1)).transpose(1, 2), not by a reshape to (B, heads // n, T, ...)",
+            total([local(mine[r], columns[r], H // n, lambda y, count: y.reshape(B, count, T, -1)) for r in range(n)]),
+        )
+        yield (
+            "y",
+            "heads were not moved back behind the positions: .transpose(1, 2) before .flatten(2)",
+            total([local(mine[r], columns[r], H // n, together=lambda y: y.reshape(B, T, -1)) for r in range(n)]),
+        )
+    yield (
+        "y",
+        "two of q, k and v are exchanged: qkv has all rows of q, then all of k, then all of v",
+        total([local([mine[r][0], mine[r][2], mine[r][1]], columns[r], H // n) for r in range(n)]),
+    )
 
     def across(r: int) -> torch.Tensor:
         q, k, v = (F.linear(x, w).unflatten(-1, (H // n, -1)) for w in mine[r])
@@ -467,6 +553,12 @@ def sequence(run: Run) -> Iterator[tuple[str, str, Sequence[torch.Tensor]]]:
     bare = F.layer_norm(whole["x"], whole["gain"].shape)
     yield "y", "the gain is missing in the norm", list(torch.stack([term(r, bare) for r in range(n)]).sum(0).chunk(n))
     full = torch.stack([term(r) for r in range(n)]).sum(0)
+    summed = F.layer_norm(whole["x"], whole["gain"].shape, whole["gain"] * n)
+    yield (
+        "y",
+        f"the gain became {n} times as large: it is the same on every rank, so it enters by copy_in, not by sum_out",
+        list(torch.stack([term(r, summed) for r in range(n)]).sum(0).chunk(n)),
+    )
     yield "y", "every rank has rank 0's positions: rank r returns those that it was given", [full.chunk(n)[0]] * n
     yield "y", f"y was divided by {n}: its terms are summed, not averaged", [y / n for y in full.chunk(n)]
     for name, what in {"dx": "x", "dgain": "the gain"}.items():

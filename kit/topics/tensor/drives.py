@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
 Tensor = torch.Tensor
 Function = Callable[..., Any]
@@ -19,10 +21,27 @@ def linear(function: Function, x: Tensor, w: Tensor, b: Tensor, dy: Tensor, seen
     got = function(x.clone(), w.clone(), b.clone(), dy.clone())
     if got is None:
         return None
-    if not isinstance(got, list | tuple) or len(got) != len(LINEAR) or not all(map(torch.is_tensor, got)):
+    if not isinstance(got, list | tuple) or len(got) != len(LINEAR):
         what = f"{len(got)} things" if isinstance(got, list | tuple) else f"a {type(got).__name__}"
         raise ValueError(f"four tensors are asked for, `return y, dx, dw, db`, and this returned {what}")
+    for name, part in zip(LINEAR, got, strict=True):
+        if not isinstance(part, Tensor):
+            what = "None" if part is None else f"a {type(part).__name__}"
+            raise ValueError(f"four tensors are asked for, `return y, dx, dw, db`, and {name} is {what}")
     return _joined(dict(zip(LINEAR, got, strict=True)), seen)
+
+
+class Norms(TorchFunctionMode):
+    """Notes the shapes of what is normalised inside it: a norm of too much gives the right numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __torch_function__(self, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if called is F.layer_norm:
+            self.shapes.append(tuple(args[0].shape))
+        return called(*args, **(kwargs or {}))
 
 
 def differentiated(
@@ -33,7 +52,9 @@ def differentiated(
     Returns y and the gradient of each input, end to end.
     """
     given = {name: x.clone().requires_grad_() for name, x in inputs.items()}
-    y = function(*given.values(), *others)
+    with Norms() as norms:
+        y = function(*given.values(), *others)
+    seen["normed"] = norms.shapes
     if not isinstance(y, Tensor):
         return y
     if y.shape != dy.shape:

@@ -21,6 +21,7 @@ from kit.topics.tensor.diagnoses import (
     heads,
     mlp,
     no_large_sum,
+    norms,
     row,
     scaled,
     seeds,
@@ -215,7 +216,7 @@ SEQUENCE_MLP = Exercise(
             " F.gelu(F.linear(x, up))`, `scatter_out(F.linear(h, down), 0, group)`."
         ),
     ),
-    before=(shapes,),
+    before=(shapes, norms),
     diagnoses=(nothing_returned, sequence),
     traffic=(
         no_large_sum,
@@ -227,7 +228,10 @@ SEQUENCE_MLP = Exercise(
     ),
     advice=(ALL_CALL,),
     errors=(
-        (r"normalized_shape", "Positions are dimension 0 here: gather_in(x, 0, group), scatter_out(..., 0, group)."),
+        (
+            r"normalized_shape|dimension 1 of a tensor",
+            "Positions are dimension 0 here: gather_in(x, 0, group), scatter_out(..., 0, group).",
+        ),
         SHARDS,
     ),
     mistakes=mistakes.SEQUENCE_MLP,

@@ -59,9 +59,23 @@ COLUMN = (
         {"dx = dy @ w": "dx = dy @ w.T"},
     ),
     Mistake(
+        "takes what all_reduce returns",
+        "values",
+        ("dx is None", "works in place"),
+        {"dx = dy @ w": "dx = dist.all_reduce(dy @ w, group=group)", f"    {SUM_DX}\n": ""},
+    ),
+    Mistake("dw in dx's place", "values", ("returned dw where dx is asked for",), {"y, dx, dw, db": "y, dw, dx, db"}),
+    Mistake("sums over the features", "values", ("summed over the features", "dy.sum(0)"), {DB: "db = dy.sum(1)"}),
+    Mistake(
+        "sums the products, then the bias",
+        "values",
+        ("summed over the ranks before the bias",),
+        {"y = F.linear(x, w, b)": f"y = F.linear(x, w)\n    {SUM_Y}\n    y = y + b"},
+    ),
+    Mistake(
         "sums on rank zero",
         "values",
-        ("rank 1's dx",),
+        ("rank 1's dx", "dist.reduce leaves the sum on one rank"),
         {SUM_DX: "dist.reduce(dx, 0, group=group)"},
     ),
     Mistake(
@@ -109,6 +123,18 @@ ROW = (
         {"dx = dy @ w": f"dx = dy @ w\n    {SUM_DX}"},
     ),
     Mistake(
+        "sums dy",
+        "values",
+        ("dx is 2 times the right one", "nothing is to be summed in backward"),
+        {"dx = dy @ w": "dy = dy.clone()\n    dist.all_reduce(dy, group=group)\n    dx = dy @ w"},
+    ),
+    Mistake(
+        "sums on rank zero",
+        "values",
+        ("rank 1's y is wrong, rank 0's is right",),
+        {SUM_Y: "dist.reduce(y, group_dst=0, group=group)"},
+    ),
+    Mistake(
         "sums the bias's gradient",
         "values",
         ("db is 2 times the right one", "each has the whole gradient already"),
@@ -147,6 +173,19 @@ PARALLEL_MLP = (
         "values",
         ("y has the bias 2 times", "add it after sum_out"),
         {"F.linear(h, down)": "F.linear(h, down, down_bias)", "return y + down_bias": "return y"},
+    ),
+    Mistake("no first bias", "values", ("lacks the bias of the first layer",), {"(x, up, up_bias)": "(x, up)"}),
+    Mistake(
+        "averages the terms",
+        "values",
+        ("y was divided by 2",),
+        {LEAVE: f"{LEAVE} / dist.get_world_size(group)"},
+    ),
+    Mistake(
+        "copies between the layers",
+        "values",
+        ("copy_in stands between the layers",),
+        {ENTER: "", "F.linear(h, down)": "F.linear(copy_in(h, group), down)"},
     ),
     Mistake("no second bias", "values", ("y lacks the bias of the second layer",), {"y + down_bias": "y"}),
     Mistake(
@@ -230,6 +269,19 @@ SPLIT_HEADS = (
         ("heads look at each other", ".transpose(1, 2)"),
         {".transpose(1, 2) for y": " for y", "y.transpose(1, 2).flatten(2)": "y.flatten(2)"},
     ),
+    Mistake(
+        "reshapes into heads",
+        "values",
+        ("positions and channels were mixed",),
+        {"y.unflatten(-1, (heads // n, -1)).transpose(1, 2)": "y.reshape(len(x), heads // n, x.shape[1], -1)"},
+    ),
+    Mistake(
+        "heads stay in front",
+        "values",
+        ("heads were not moved back",),
+        {"y.transpose(1, 2).flatten(2)": "y.reshape(*x.shape[:2], -1)"},
+    ),
+    Mistake("k and v exchanged", "values", ("two of q, k and v are exchanged",), {"q, k, v = (F": "q, v, k = (F"}),
     Mistake("looks ahead", "values", ("nothing hides what comes later",), {", is_causal=True": ""}),
     Mistake(
         "every n-th head",
@@ -313,6 +365,27 @@ DROPOUT_SEEDS = (
 GATHER, SCATTER = "gather_in(x, 0, group)", "scatter_out(F.linear(h, down), 0, group)"
 
 SEQUENCE_MLP = (
+    Mistake(
+        "norm of all positions",
+        "values",
+        ("normalised all 4 positions", "before gather_in"),
+        {
+            "    x = F.layer_norm(x, gain.shape, gain)  # (T/n, C)\n": "",
+            GATHER: f"F.layer_norm({GATHER}, gain.shape, gain)",
+        },
+    ),
+    Mistake(
+        "gain summed on the way in",
+        "values",
+        ("the gain became 2 times as large", "copy_in, not by sum_out"),
+        {"gain = copy_in(gain, group)": "gain = sum_out(gain, group)"},
+    ),
+    Mistake(
+        "scattered in the wrong dimension",
+        "values",
+        ("dimension 1", "Positions are dimension 0"),
+        {SCATTER: "scatter_out(F.linear(h, down), 1, group)"},
+    ),
     Mistake(
         "gain's gradient not summed",
         "values",
