@@ -78,7 +78,7 @@ ANSWERS = {
         "they wait for ever",
         {
             "they step, without that stage": "An all-reduce ends for nobody before all have called it.",
-            "they get a norm that is infinite, too": "So it would be, and so it should be: had that stage put its"
+            "they get an infinite norm, too": "So it would be, and so it should be: had that stage put its"
             " infinity in, everybody would know, and skip the step together.",
         },
     ),
