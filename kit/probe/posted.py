@@ -25,6 +25,10 @@ class MismatchedOperation(RuntimeError):
     """The ranks of a group called operations that do not fit together."""
 
 
+class PartnerFailed(RuntimeError):
+    """Another rank of a group could not do its part of an operation."""
+
+
 class PostedWork(DeferredWork):
     """One of them. Subclasses say how a rank waits (`stand`)."""
 

@@ -27,6 +27,7 @@ from kit.probe.step import StepRun
 from kit.probe.world import PATIENCE, World, seed_everything
 from kit.protocol.messages import (
     Begin,
+    CutOff,
     Ended,
     FromRank,
     Go,
@@ -146,6 +147,8 @@ class Rank:
                 run.launch(order)
             case Refuse() if isinstance(run, StepRun):
                 run.refuse(order)
+            case CutOff() if isinstance(run, StepRun):
+                run.cut_off(order)
             case _:
                 raise AssertionError(f"{type(run).__name__} cannot obey {order!r}")
 

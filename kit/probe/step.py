@@ -23,9 +23,9 @@ from kit.probe.ledger import Entry, caller
 from kit.probe.lines import Lines, Motion
 from kit.probe.on_device import unlike_gloo
 from kit.probe.operations import OperationCall
-from kit.probe.posted import PostedWork, PostingRun
+from kit.probe.posted import PartnerFailed, PostedWork, PostingRun
 from kit.probe.run import RunAborted
-from kit.protocol.messages import Go, Operated, Refuse, Waits
+from kit.protocol.messages import CutOff, Go, Operated, PartFailed, Refuse, Waits
 from kit.protocol.messages import Launch as LaunchOrder
 from kit.trace.facts import Place
 
@@ -43,6 +43,7 @@ class StepRun(PostingRun["SteppedWork"]):
         self._obeyed = 0  # orders to go
         self._failed: BaseException | None = None  # to be raised in the learner's thread
         self._stack: tuple[FrameType, ...] = ()
+        self._is_cut_off = False  # a partner failed, and the launching thread may wait for it for ever
         self._launches: queue.SimpleQueue[SteppedWork | None] = queue.SimpleQueue()
         self._blocked = BlockedDetector(self.worker, self.native)
         self._lines = Lines(self.code, self.blackbox, lambda: self._motion, self._pause, self._returned)
@@ -59,6 +60,11 @@ class StepRun(PostingRun["SteppedWork"]):
     def end(self) -> None:
         self._lines.stop()
         self._stack, self._motion = (), Motion("step")
+
+    def let_go(self) -> None:
+        if self._is_cut_off:
+            self.put_away()  # a rank that cannot does not leave the run, and is forked anew for the next one
+        super().let_go()
 
     def put_away(self) -> None:
         """Before the next run: what was never waited for may have been launched after this one's end."""
@@ -140,6 +146,12 @@ class StepRun(PostingRun["SteppedWork"]):
         if self.aborted is None:
             self.works[order.index].refuse(order.sentence)
 
+    def cut_off(self, order: CutOff) -> None:
+        work = self.works.get(order.index)
+        if work is not None:  # else it has been waited for
+            self._is_cut_off = True
+            work.cut_off(order.sentence)
+
     def abort(self, reason: str) -> None:
         super().abort(reason)
         self._motion = Motion("into")  # a rank that runs on ends at its next line
@@ -181,6 +193,7 @@ class SteppedWork(PostedWork):
         self._run = run
         self._launch = launch
         self._ready = run.accelerator.moment()  # what it reads is written by then
+        self._over = threading.Lock()  # taken by whoever ends it: itself, or a partner's failure
 
     def run(self) -> None:
         """Does the real operation, in the launching thread, and waits for its end unless its links are throttled."""
@@ -190,13 +203,17 @@ class SteppedWork(PostedWork):
                 self._ready.hold()
                 work = self._real()
                 self._run.accelerator.moment().synchronize()
-        except Exception as error:  # what gloo or nccl raises reaches the rank that waits
-            self.fail(error)
+        except Exception as error:  # what gloo or nccl raises reaches the rank that waits, and those who wait for it
+            self._failed(error)
             return
         if isinstance(work, DeferredWork):
-            work.after(lambda: self._ran(work.error))
+            work.after(lambda: self._ran(None) if work.error is None else self._failed(work.error))
         else:
             self._ran(None)
+
+    def cut_off(self, sentence: str) -> None:
+        """Whoever waits for it is freed; the launching thread may stay in the real one until the ranks are forked anew."""
+        self._ran(PartnerFailed(sentence))
 
     def finish(self) -> None:
         super().finish()
@@ -244,7 +261,13 @@ class SteppedWork(PostedWork):
             work.wait()
         return work
 
+    def _failed(self, error: BaseException) -> None:
+        self._run.send(PartFailed(self._run.id, self._run.rank, self.entry.index, f"{type(error).__name__}: {error}"))
+        self._ran(error)
+
     def _ran(self, error: BaseException | None) -> None:
+        if not self._over.acquire(blocking=False):
+            return
         if error is not None:
             self.fail(error)
             return

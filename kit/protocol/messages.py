@@ -155,6 +155,15 @@ class Refuse:
 
 
 @dataclass(frozen=True)
+class CutOff:
+    """A partner's part of a launched operation failed, as the sentence says: this one may wait for it for ever."""
+
+    run: int
+    index: int
+    sentence: str
+
+
+@dataclass(frozen=True)
 class ReportPlease:
     """Another rank has been waiting for long: say what you have issued."""
 
@@ -253,6 +262,16 @@ class Operated:
     run: int
     rank: int
     operation: Operation
+
+
+@dataclass(frozen=True)
+class PartFailed:
+    """The real operation raised on this rank, after all had been told to do it."""
+
+    run: int
+    rank: int
+    index: int
+    error: str
 
 
 @dataclass(frozen=True)
@@ -443,12 +462,12 @@ class Verdict:
 # -- who hears what
 
 RunOrder = Move | Look | Abort
-RunNews = AtStop | Posted | Waits | Operated | Operations | Report | Where | Unloaded | Ended
+RunNews = AtStop | Posted | Waits | Operated | PartFailed | Operations | Report | Where | Unloaded | Ended
 ProcessNews = RankLost | RankSuspended | RankResumed
 
 ToCoordinator = Run | RunOrder | RunNews | ProcessNews
 ToHost = Reset | ForkThreads | Shutdown | Run | RunOrder
-ToRank = Begin | Go | Launch | Refuse | ReportPlease | WherePlease | Leave
+ToRank = Begin | Go | Launch | Refuse | CutOff | ReportPlease | WherePlease | Leave
 FromRank = Ready | Intruded | Registered | Loads | RunNews
 FromCoordinator = RunNews | Settled | Changed | Looked | Verdict
 ToKernel = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -149,8 +149,11 @@ class Session(Steppable):
         self._run = -1
         patience = int((PATIENCE + SLACK) * 1e9)  # the first start imports what the function needs
         hear = partial(self._hear, recorder)
-        self._run = self._scheduler.begin(self._package, "step", recorder.world, hear, motion=motion, patience=patience)
-        self._await(motion, "start", (), PATIENCE + SLACK)
+        with self._abandoning(motion):
+            self._run = self._scheduler.begin(
+                self._package, "step", recorder.world, hear, motion=motion, patience=patience
+            )
+            self._await(motion, "start", (), PATIENCE + SLACK)
 
     def _move(
         self, how: How, ranks: Sequence[int] | None, timeout: float, line: int = 0, file: str | None = None
@@ -166,21 +169,31 @@ class Session(Steppable):
                     f"{self.ended}: the record can be looked at, and reset() stands before the first line again"
                 )
             motion = next(self._motions)
-            self._scheduler.send(Move(self._run, motion, moved, how, int(timeout * 1e9), line, file))
             held = tuple(r for r in range(self._recorder.world) if r not in moved)
             words = f"to_line {line}" if how == "to_line" else how
-            return self._await(motion, words, held, timeout)
+            with self._abandoning(motion):
+                self._scheduler.send(Move(self._run, motion, moved, how, int(timeout * 1e9), line, file))
+                return self._await(motion, words, held, timeout)
+
+    @contextmanager
+    def _abandoning(self, motion: int) -> Iterator[None]:
+        """A motion whose caller is interrupted, at whatever moment, goes on: that it came to rest is recorded then."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            with self._news:
+                self._abandoned.add(motion)
+                settled = self._settled.pop(motion, None)
+            if settled is not None:
+                self._hear(self._recorder, settled)
+            raise
 
     def _await(self, motion: int, words: str, held: tuple[int, ...], timeout: float) -> Position:
         deadline = time.monotonic() + timeout + SLACK
         with self._news:
-            try:
-                while motion not in self._settled and self._ended is None:
-                    if not self._news.wait(deadline - time.monotonic()):
-                        self._ended = "the host agent does not answer"
-            except KeyboardInterrupt:
-                self._abandoned.add(motion)
-                raise
+            while motion not in self._settled and self._ended is None:
+                if not self._news.wait(deadline - time.monotonic()):
+                    self._ended = "the host agent does not answer"
             message = self._settled.pop(motion, None)
             if message is None:
                 position = self._last_known(words)

@@ -218,6 +218,17 @@ def test_a_clash_is_told_without_a_rank_that_does_not_come(three: LiveRunner, mo
     assert works(three)
 
 
+def test_where_one_rank_cannot_do_its_part_nobody_waits_for_it(three: LiveRunner) -> None:
+    """The others are in gloo by then, each waiting for what the first would have sent."""
+    state = three.step(faults.unfit_for_gloo_on_one_rank, torch.ones(2)).finish()
+    assert str(state[0]).startswith("rank 0 failed at line") and "MkldnnCPU" in str(state[0])
+    for other in (state[1], state[2]):
+        assert other.error is not None and other.error.kind == "PartnerFailed"
+        assert other.error.message.startswith("rank 0 could not do its part of all_reduce: NotImplementedError: ")
+        assert len(other.error.message) < 300
+    assert works(three)
+
+
 def test_whoever_is_at_fault_is_named_alike_by_both(three: LiveRunner) -> None:
     """Stepped, nothing of it reaches gloo, so no ranks need be forked anew between them."""
     wrong = {}

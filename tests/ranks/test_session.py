@@ -134,6 +134,25 @@ def test_an_interrupted_motion_is_recorded_when_it_comes_to_rest(three: LiveRunn
     assert session.results == ["enough"] * 3
 
 
+def test_a_motion_interrupted_before_it_is_awaited_is_recorded_all_the_same(
+    three: LiveRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, enough = tmp_path / "begun", tmp_path / "enough"
+    session = three.step(waits_for_a_file, str(begun), str(enough))
+    send = session._scheduler.send
+
+    def interrupted(order: Any) -> None:
+        send(order)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(session._scheduler, "send", interrupted)
+        session.finish()
+    enough.touch()
+    assert until(lambda: session.state[0].phase == "finished"), str(session.state)
+    assert session.state.motion == "came to rest"
+
+
 def test_a_session_outlives_its_cluster_as_a_record() -> None:
     cluster = LiveRunner(checked(2, "cpu"))
     session = cluster.step(sums, torch.ones(2))

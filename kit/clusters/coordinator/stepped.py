@@ -11,11 +11,13 @@ from kit.clusters.coordinator.status import RankStatus
 from kit.protocol.messages import (
     AtStop,
     Changed,
+    CutOff,
     Go,
     How,
     Launch,
     Move,
     Operated,
+    PartFailed,
     Posted,
     ProcessNews,
     RankLost,
@@ -46,6 +48,7 @@ class SteppedRun(CoordinatedRun):
         super().__init__(order.task.run, ranks, sight, out)
         self._pending = PendingOperations()
         self._open: dict[tuple[int, int], Operation] = {}  # (rank, index): posted, not launched
+        self._launched: dict[tuple[int, int], Match] = {}  # (rank, index): not known to be over
         self._waits: dict[int, Operation] = {}  # by rank: what it waits in, or waited in last
         self._motion: Motion | None = Motion(order.motion, now + order.patience)
         self._given_up: set[str] = set()  # matches for which a rank has waited as long as it would
@@ -66,6 +69,8 @@ class SteppedRun(CoordinatedRun):
                 self._wait(message)
             case Operated():
                 self._operated(message, now)
+            case PartFailed():
+                self._cut_off(message)
             case AtStop(phase="paused") if message.obeyed < self._told[message.rank]:
                 super().hear(message, now)
                 self._ranks[message.rank].enter("running", now)  # it came to a stop as it was told to go on
@@ -125,7 +130,18 @@ class SteppedRun(CoordinatedRun):
             if status.phase == "waiting" and self._waits[news.rank].index == operation.index:
                 status.enter("running", now)
                 status.operation = None
+        if operation.ended is not None:
+            self._launched.pop((news.rank, operation.index), None)
         self._out.to_kernel(news)
+
+    def _cut_off(self, news: PartFailed) -> None:
+        """Whoever is still at their part of an operation that failed on one rank may wait for it for ever."""
+        match = self._launched.pop((news.rank, news.index), None)
+        for operation in match.operations if match is not None else ():
+            still_at_it = self._launched.pop((operation.rank, operation.index), None) is not None
+            if still_at_it and not self._ranks[operation.rank].gone:
+                sentence = f"rank {news.rank} could not do its part of {operation.words}: {news.error}"
+                self._out.to_rank(operation.rank, CutOff(self.id, operation.index, sentence))
 
     def _conclude(self, match: Match, now: int) -> None:
         """Lets the operations of a match go, or refuses them."""
@@ -141,6 +157,7 @@ class SteppedRun(CoordinatedRun):
             if match.sentence is not None:
                 self._out.to_rank(rank, Refuse(self.id, index, match.sentence))
             else:
+                self._launched[rank, index] = match
                 source = match.source if operation.name == "recv" else None
                 self._out.to_rank(rank, Launch(self.id, index, source))
 

@@ -15,10 +15,13 @@ from kit.clusters.coordinator.run import Delivery, ForKernel, ForRank
 from kit.protocol.messages import (
     AtStop,
     Changed,
+    CutOff,
     Go,
     How,
     Launch,
     Move,
+    Operated,
+    PartFailed,
     Posted,
     RankLost,
     RankResumed,
@@ -215,6 +218,21 @@ def test_a_misfit_is_refused_while_another_rank_is_held_and_it_is_told_later(gam
     game.move(2)
     game.post(operation(2))
     assert game.orders(Refuse).count(2) == 1
+
+
+def test_who_is_still_at_their_part_is_told_when_another_s_failed(game: Game) -> None:
+    game.move(0, 1, 2)
+    for rank in range(3):
+        game.post(operation(rank))
+    game.tell(Operated(1, 2, replace(operation(2), began=10, ended=11)))
+    game.tell(PartFailed(1, 0, 0, "RuntimeError: no. " + "More of it. " * 50))
+    ((rank, order),) = [(rank, order) for rank, order in game.to_ranks if isinstance(order, CutOff)]
+    assert rank == 1 and order.index == 0
+    assert order.sentence.startswith("rank 0 could not do its part of all_reduce: RuntimeError: no. More")
+    assert len(order.sentence) < 300
+    assert not game.is_settled(), "it is told, and will say itself what became of it"
+    game.tell(PartFailed(1, 1, 0, "PartnerFailed: told"))
+    assert game.orders(CutOff) == [1], "nobody is told twice"
 
 
 def test_messages_meet_in_order_and_only_their_own_ranks_are_launched(game: Game) -> None:
