@@ -212,7 +212,7 @@ class SteppedWork(PostedWork):
             self._ran(None)
 
     def cut_off(self, sentence: str) -> None:
-        """Whoever waits for it is freed; the launching thread may stay in the real one until the ranks are forked anew."""
+        """Whoever waits for it is freed; the launching thread may stay in the real one as long as the rank lives."""
         self._ran(PartnerFailed(sentence))
 
     def finish(self) -> None:

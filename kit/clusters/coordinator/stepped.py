@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from textwrap import shorten
 
 from kit.clusters.coordinator.matching import Match, PendingOperations
 from kit.clusters.coordinator.run import CoordinatedRun, Outbox, Sight
@@ -34,6 +35,7 @@ from kit.trace.facts import ENDED, Operation, RankState
 from kit.trace.match import left_alone
 from kit.trace.waits import deadlock
 
+SENTENCE = 200  # characters of a library's error that others are told
 REPLACES_WHILE_WAITING: tuple[How, ...] = ("finish", "to_line", "to_collective", "out")
 
 
@@ -137,10 +139,11 @@ class SteppedRun(CoordinatedRun):
     def _cut_off(self, news: PartFailed) -> None:
         """Whoever is still at their part of an operation that failed on one rank may wait for it for ever."""
         match = self._launched.pop((news.rank, news.index), None)
+        told = shorten(news.error, SENTENCE, placeholder=" ...")
         for operation in match.operations if match is not None else ():
             still_at_it = self._launched.pop((operation.rank, operation.index), None) is not None
             if still_at_it and not self._ranks[operation.rank].gone:
-                sentence = f"rank {news.rank} could not do its part of {operation.words}: {news.error}"
+                sentence = f"rank {news.rank} could not do its part of {operation.words}: {told}"
                 self._out.to_rank(operation.rank, CutOff(self.id, operation.index, sentence))
 
     def _conclude(self, match: Match, now: int) -> None:
