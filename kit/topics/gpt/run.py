@@ -22,7 +22,7 @@ from kit.plan.families import schedule
 from kit.topics.gpt.log import LEGEND, Log
 from kit.topics.gpt.peak import peak_of
 from kit.topics.gpt.reference import Adam, Layout, parallelize
-from kit.topics.gpt.reference.parallelize import Line
+from kit.topics.gpt.reference.parallelize import PLAIN, Extras, Line
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Config:
         name = "cpu"             # of kit.gpt.GPTConfig.named; its sizes can be changed: n_layer = 6
         [recipe]
         steps = 500              # the fields of kit.gpt.Recipe
+        [extras]
+        recompute = false        # and compile = "inductor", built_in = true: torch's own in the place of ours
 
     pad: the vocabulary's size is rounded up to a multiple of this, by tokens that never occur. checkpoints: a folder to
     save them in ('': none), save_every: after so many steps, and at the end; resume: go on from the newest there.
@@ -43,6 +45,7 @@ class Config:
     text: str = "python"
     strategy: str = "single"
     pad: int = 1
+    extras: Extras = PLAIN
     checkpoints: str = ""
     save_every: int = 100
     resume: bool = False
@@ -59,7 +62,8 @@ class Config:
         recipe = _known(Recipe, found.pop("recipe", {}), f"[recipe] of {path}")
         if "betas" in recipe:
             recipe["betas"] = tuple(recipe["betas"])
-        return Config(**_known(Config, found, str(path)), recipe=Recipe(**recipe))
+        extras = Extras(**_known(Extras, found.pop("extras", {}), f"[extras] of {path}"))
+        return Config(**_known(Config, found, str(path)), recipe=Recipe(**recipe), extras=extras)
 
 
 def _known(kind: type, found: dict[str, Any], where: str) -> dict[str, Any]:
@@ -110,16 +114,16 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
         channels=shape.n_embd,
         sequence=shape.block_size,
     )
-    strategy = lay_out(model, layout, recipe)
+    strategy = lay_out(model, layout, recipe, config.extras)
     torch.manual_seed(recipe.seed + 1 + strategy.part)  # of dropout
     return Training(Trainer(strategy, recipe, *feeds), shape, layout, characters, flops)
 
 
-def lay_out(model: GPT, layout: Layout, recipe: Recipe) -> Any:
+def lay_out(model: GPT, layout: Layout, recipe: Recipe, extras: Extras = PLAIN) -> Any:
     """A model by a layout, with a recipe's optimizer, and its schedule where there is a pipeline."""
     adam = Adam(recipe.betas, recipe.eps, recipe.weight_decay)
     line = _line(model, layout, recipe) if layout.pp > 1 else None
-    return parallelize(model, layout, adam, line=line, seed=recipe.seed)
+    return parallelize(model, layout, adam, line=line, extras=extras, seed=recipe.seed)
 
 
 def _line(model: GPT, layout: Layout, recipe: Recipe) -> Line:

@@ -8,6 +8,7 @@ To be read in this order:
     pipelined     models in stages
     norm          the norm of all gradients together, whoever holds them, and clipping by it
     state         weights and moments whole again, for a checkpoint that any layout can go on from
+    built_in      torch's own in the place of ours: DistributedDataParallel, ZeroRedundancyOptimizer, FSDP2
 
 What `parallelize` gives is called alike on every rank: `gradients`, `clip`, `update`, `loss`, `state`, `restore`.
 """

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.utils.checkpoint import checkpoint
 
 from kit.topics.data_parallel.reference.ddp import BucketedDDP
 from kit.topics.gpt.reference.layout import Layout
@@ -30,8 +32,9 @@ ZERO = {"zero1": ZeroStage1, "zero2": ZeroStage2, "zero3": ZeroStage3}
 
 @dataclass(frozen=True)
 class Groups:
-    """The ranks in this one's row of the mesh, by direction; None where the row is this rank alone."""
+    """This rank's rows of the mesh: which ranks it shares data, and layers, with. None: it is alone in that row."""
 
+    rows: DeviceMesh | None = None
     dp: Group | None = None
     tp: Group | None = None
 
@@ -41,7 +44,22 @@ class Groups:
         if layout.ranks == 1:
             return Groups()
         mesh = init_device_mesh(device.type, (layout.dp, layout.tp), mesh_dim_names=("dp", "tp"))
-        return Groups(*(mesh[name].get_group() if mesh[name].size() > 1 else None for name in ("dp", "tp")))
+        dp, tp = (mesh[name].get_group() if mesh[name].size() > 1 else None for name in ("dp", "tp"))
+        return Groups(mesh, dp, tp)
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What any layout may have beside. recompute: activations, in place of keeping them. compile: torch.compile with
+    this backend ('inductor'; '': none). built_in: torch's own wrappers and optimizers in the place of ours.
+    """
+
+    recompute: bool = False
+    compile: str = ""
+    built_in: bool = False
+
+
+PLAIN = Extras()
 
 
 @dataclass(frozen=True)
@@ -57,23 +75,35 @@ class Line:
 
 
 def parallelize(
-    model: Any, layout: Layout, adam: Adam, *, line: Line | None = None, seed: int = 0
+    model: Any, layout: Layout, adam: Adam, *, line: Line | None = None, extras: Extras = PLAIN, seed: int = 0
 ) -> Replica | Pipelined:
     """The model on this rank's device, its weights equal on all ranks, as the layout says; every rank calls.
 
     line: for a layout with a pipeline. seed: of dropout inside tensor parallel layers, the same on every rank. Raises
     ValueError for a layout that cannot be had.
     """
-    _check(layout)
+    check(layout, extras)
+    device = next(model.parameters()).device
+    if extras.recompute:
+        recompute_blocks(model)
     if layout.pp > 1:
         assert line is not None, "a pipeline has a schedule"
         return in_stages(model, adam, line)
-    device = next(model.parameters()).device
     groups = Groups.of(layout, device)
     module, counted = in_shards(model, layout, groups, seed)
+    if extras.compile:
+        module.compile(backend=extras.compile)
+    if extras.built_in:
+        return by_torch(module, layout, groups, adam, device)
     if layout.data in ZERO:
         return sharded(module, counted, layout, groups, adam, device)
     return averaged(module, counted, groups, adam, device)
+
+
+def recompute_blocks(model: Any) -> None:
+    """Of each block only what came in is kept for the backward pass, which computes the rest again."""
+    for block in model.blocks:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def in_shards(model: Any, layout: Layout, groups: Groups, seed: int) -> tuple[nn.Module, list[nn.Parameter]]:
@@ -121,11 +151,30 @@ def in_stages(model: Any, adam: Adam, line: Line) -> Pipelined:
     )
 
 
-def _check(layout: Layout) -> None:
+def by_torch(module: nn.Module, layout: Layout, groups: Groups, adam: Adam, device: torch.device) -> Replica:
+    """The same by torch's own."""
+    from kit.topics.gpt.reference import built_in  # loads what takes seconds, for those who ask for it
+
+    assert groups.rows is not None and groups.dp is not None, "checked before"
+    if layout.data == "ddp":
+        return built_in.averaged(module, groups.dp, adam, device)
+    if layout.data == "zero1":
+        return built_in.optimizer_sharded(module, groups.dp, adam, device)
+    return built_in.fully_sharded(module, groups.rows["dp"], adam, device, keep_weights=layout.data == "zero2")
+
+
+def check(layout: Layout, extras: Extras) -> None:
+    """Raises ValueError for what cannot be had together."""
     if layout.data in ZERO and layout.dp == 1:
         raise ValueError(f"{layout.data} shares out a model over ranks with different data, and here is one: add ranks")
     if layout.pp > 1 and layout.dp * layout.tp > 1:
         raise ValueError(f"{layout}: a pipeline is all ranks there are for now; choose pp alone, or leave it out")
+    if extras.built_in and (layout.dp == 1 or layout.tp * layout.pp > 1):
+        raise ValueError(f"torch's own is here for ddp, zero1, zero2 and zero3, not for {layout}: leave the switch out")
+    if extras.compile and (layout.data not in ("single", "ddp") or layout.tp * layout.pp > 1):
+        raise ValueError(f"compiled models are tried with single and ddp, not with {layout}: leave compile out")
+    if extras.recompute and layout.tp * layout.pp > 1:
+        raise ValueError(f"recomputation is tried with data parallel strategies, not with {layout}: leave it out")
 
 
 def _there(*groups: Group | None) -> list[Group]:

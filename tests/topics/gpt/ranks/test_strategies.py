@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kit
+from kit.gpt.trainer import Trainer
 from kit.run.live import LiveRunner
 from tests.topics.gpt.ranks import training
 
@@ -30,7 +32,13 @@ ON = {
 def four(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
     """Four ranks that have what they train with imported: once, and not each of them."""
     return cluster_of(4).reset(
-        preload=("kit.topics.gpt.run", "torch.distributed.device_mesh", "torch._dynamo", "kit.gpt.checkpoint")
+        preload=(
+            "kit.topics.gpt.run",
+            "torch.distributed.device_mesh",
+            "torch._dynamo",
+            "kit.gpt.checkpoint",
+            "torch.distributed.fsdp",
+        )
     )
 
 
@@ -58,6 +66,60 @@ def test_every_strategy_has_the_curve_of_one_rank(four: LiveRunner, ranks: int) 
     for what in results[0]:
         assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
         assert_same(results[0][what], serial(what.endswith(", tied")), what)
+
+
+def test_torchs_own_and_what_stands_beside_has_the_same_curve(four: LiveRunner) -> None:
+    results = kit.options(ranks=2, cluster=four).record(training.curves_with_extras).results
+    for what in results[0]:
+        assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
+        assert_same(results[0][what], serial(True), what)
+
+
+def same(found: training.Found, right: training.Found) -> bool:
+    return all(found[name] == pytest.approx(numbers, rel=TOLERANCE, abs=TOLERANCE) for name, numbers in right.items())
+
+
+def test_a_mistake_on_ranks_is_seen_in_the_curve(four: LiveRunner) -> None:
+    results = kit.options(ranks=2, cluster=four).record(training.mistaken).results
+    for what, found in results[0].items():
+        assert not same(found, serial(True)), f"nothing shows that there is {what}"
+
+
+MISTAKES: dict[str, Callable[[pytest.MonkeyPatch, Trainer], None]] = {
+    "a loss not divided": lambda patch, t: patch.setattr(t.strategy, "gradients", undivided(t.strategy)),
+    "no clipping": lambda patch, t: patch.setattr(t.strategy, "clip", lambda norm, clip=t.strategy.clip: clip(1e9)),
+    "the next step's rate": lambda patch, t: patch.setattr(
+        t.strategy, "update", lambda rate, update=t.strategy.update: update(t.recipe.rate_of(t.done + 1))
+    ),
+    "the next step's windows": lambda patch, t: patch.setattr(t, "seen", 8),
+    "another beta": lambda patch, t: change_groups(t, lambda group: group.update(betas=(0.9, 0.999))),
+    "no decay": lambda patch, t: change_groups(t, lambda group: group.update(weight_decay=0.0)),
+    "all decay": lambda patch, t: change_groups(t, lambda group: group.update(weight_decay=0.1)),
+}
+
+
+def undivided(strategy: Any) -> Any:
+    right = strategy.gradients
+
+    def gradients(micro_batches: list[Any], mark: Any) -> Any:
+        loss = right(micro_batches, mark)
+        for p in strategy.module.parameters():
+            p.grad *= len(micro_batches)
+        return loss
+
+    return gradients
+
+
+def change_groups(training: Trainer, change: Callable[[dict[str, Any]], None]) -> None:
+    for group in training.strategy.stepper.optimizer.param_groups:  # type: ignore[attr-defined]
+        change(group)
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_on_one_rank_is_seen_in_the_curve(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = training.trainer("single", 1)
+    MISTAKES[what](monkeypatch, wrong)
+    assert not same(training.measured(wrong), serial(True))
 
 
 RESUMED = {2: ["ddp", "zero1", "zero3", "tp+sp", "pp"], 4: ["zero2=2 x tp"]}

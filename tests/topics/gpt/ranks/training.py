@@ -15,6 +15,7 @@ from kit.gpt.model import GPT, GPTConfig
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import Trainer
 from kit.topics.gpt.reference import Layout
+from kit.topics.gpt.reference.parallelize import PLAIN, Extras
 from kit.topics.gpt.run import lay_out
 
 SIZES = GPTConfig(n_layer=4, n_head=4, n_embd=16, block_size=8, vocab_size=12)
@@ -32,16 +33,21 @@ def text() -> torch.Tensor:
     return steps.cumsum(0) % SIZES.vocab_size
 
 
-def trainer(strategy: str, ranks: int, recipe: Recipe = RECIPE, sizes: GPTConfig = SIZES) -> Trainer:
+def trainer(
+    strategy: str, ranks: int, recipe: Recipe = RECIPE, sizes: GPTConfig = SIZES, extras: Extras = PLAIN
+) -> Trainer:
     torch.manual_seed(recipe.seed)
-    laid_out = lay_out(GPT(sizes), Layout.parse(strategy, ranks), recipe)
+    laid_out = lay_out(GPT(sizes), Layout.parse(strategy, ranks), recipe, extras)
     tokens = text()
     return Trainer(laid_out, recipe, Feed(tokens[:300], sizes.block_size), Feed(tokens[300:], sizes.block_size))
 
 
 def curve(strategy: str, ranks: int, recipe: Recipe = RECIPE, sizes: GPTConfig = SIZES) -> Found:
     """Losses and norms of some steps, a validation, and what norm is left after clipping."""
-    training = trainer(strategy, ranks, recipe, sizes)
+    return measured(trainer(strategy, ranks, recipe, sizes))
+
+
+def measured(training: Trainer) -> Found:
     before = training.validate()
     steps = list(training)
     found: Found = {
@@ -63,6 +69,37 @@ def curves(strategies: list[str]) -> dict[str, Found]:
         for strategy in strategies
         for tied in ((True, False) if strategy in UNTIED else (True,))
     }
+
+
+def curves_with_extras() -> dict[str, Found]:
+    """By torch's own, and with what may stand beside any of them."""
+    by_torch = Extras(built_in=True)
+    found = {
+        f"{name} by torch": measured(trainer(name, 2, extras=by_torch)) for name in ("ddp", "zero1", "zero2", "zero3")
+    }
+    found["recomputed"] = measured(trainer("zero3", 2, extras=Extras(recompute=True)))
+    found["compiled"] = measured(trainer("ddp", 2, extras=Extras(compile="eager")))
+    return found
+
+
+def mistaken() -> dict[str, Found]:
+    """What would be found of trainers that make one mistake each, on two ranks."""
+    found: dict[str, Found] = {}
+
+    def note(name: str, strategy: str, **wrong: Any) -> None:
+        training = trainer(strategy, 2)
+        laid_out: Any = training.strategy
+        for attribute, value in wrong.items():
+            where = laid_out if hasattr(laid_out, attribute) else laid_out.stepper
+            setattr(where, attribute, value(laid_out))
+        found[name] = measured(training)
+
+    note("the same windows on every rank", "ddp", part=lambda laid_out: 0)
+    note("the norm of one shard", "zero2", groups=lambda laid_out: [])
+    note("copies counted on every rank", "tp", counted=lambda laid_out: laid_out.stepper.held_here)
+    note("a shared matrix whose gradients are not added", "pp", ends=lambda laid_out: None)
+    note("a shared matrix counted twice", "pp", counted=lambda laid_out: laid_out.stepper.held_here)
+    return found
 
 
 def saved_and_resumed(strategies: list[str], folder: Path) -> dict[str, Found]:
