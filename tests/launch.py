@@ -1,7 +1,7 @@
 """Scripts on ranks as launchers start them, but forked from one process that has imported torch: 0.3 s in place of 10.
 
 What a launcher gives a script is an environment, a folder, and a Python that finds torch and no kit; so does this. One
-test of tests/ranks/test_export.py asks torchrun itself.
+test of tests/ranks/test_export.py asks torchrun itself, and so do all labs in the full matrix.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import os
 import runpy
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
+from threading import Thread
 
 ROOT = str(Path(__file__).parents[1])
 PRELOADED = ["torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo"]  # optimizers load the last
@@ -58,22 +61,65 @@ def launch(script: Path, environments: Sequence[Mapping[str, str]], seconds: flo
 
 def as_torchrun(script: Path, ranks: int) -> str:
     """What the ranks print, one after the other, when all end well."""
-    port = free_port()
-    ended = launch(
-        script,
-        [
-            {
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(ranks),
-                "LOCAL_WORLD_SIZE": str(ranks),
-                "MASTER_PORT": str(port),
-            }
-            for rank in range(ranks)
-        ],
-    )
+    ended = launch(script, _environments(ranks))
     assert [one.code for one in ended] == [0] * ranks, "\n".join(one.complained for one in ended) + script.read_text()
     return "".join(one.said for one in ended)
+
+
+def _environments(ranks: int) -> list[dict[str, str]]:
+    port = free_port()
+    return [
+        {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_PORT": str(port),
+        }
+        for rank in range(ranks)
+    ]
+
+
+STAND_IN = """
+import os, sys
+if sys.orig_argv[1:3] == ["-m", "torch.distributed.run"]:
+    from multiprocessing.connection import Client
+    with Client({address!r}, authkey=b"torchrun") as launcher:
+        launcher.send((sys.orig_argv[3:], os.getcwd()))
+        code, said, complained = launcher.recv()
+    sys.stdout.write(said)
+    sys.stderr.write(complained)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+"""
+
+
+@contextmanager
+def stand_in_for_torchrun() -> Iterator[str]:
+    """Source of a sitecustomize.py: `python -m torch.distributed.run --standalone --nproc-per-node 2 x.py` is `launch`."""
+    with Listener(family="AF_UNIX", authkey=b"torchrun") as listener:
+        serving = Thread(target=_serve, args=(listener,), daemon=True)
+        serving.start()
+        yield STAND_IN.format(address=listener.address)
+        with Client(str(listener.address), authkey=b"torchrun") as last:
+            last.send(None)
+        serving.join()
+
+
+def _serve(listener: Listener) -> None:
+    while True:
+        with listener.accept() as asked:
+            order = asked.recv()
+            if order is None:
+                return
+            (standalone, option, ranks, script), folder = order
+            assert (standalone, option) == ("--standalone", "--nproc-per-node"), order
+            ended = launch(Path(folder, script), _environments(int(ranks)))
+            said, complained = (
+                "".join(texts) for texts in zip(*((one.said, one.complained) for one in ended), strict=True)
+            )
+            asked.send((max(one.code for one in ended), said, complained))
 
 
 def free_port() -> int:
@@ -95,7 +141,7 @@ def _be(script: str, environment: dict[str, str], output: str) -> None:
     os.chdir(folder)
     sys.path[:] = [folder, *(path for path in sys.path if path not in ("", ROOT))]
     sys.argv = [script]
-    (Path(folder) / "kit.py").write_text("raise ImportError('an exported script imports kit')")
     assert "kit" not in sys.modules
+    sys.modules["kit"] = None  # type: ignore[assignment]  # what is exported imports no kit
     runpy.run_path(script, run_name="__main__")
     sys.stdout.flush()

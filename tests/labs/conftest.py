@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.labs.test_labs import promises_of
+from tests.launch import stand_in_for_torchrun
 
 NOT_LONG = ("tests/labs/test_labs.py::test_untouched[", "tests/labs/test_on_nccl.py::test_solved[")
 USUAL = {"test_solved": 3, "test_untouched": 2}  # between them both sizes; at two ranks left is right
+
+
+@pytest.fixture
+def quick_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a lab starts with torchrun is forked where torch is imported already; in the full matrix it is torchrun."""
+    if request.config.getoption("--full-matrix"):
+        yield
+        return
+    with stand_in_for_torchrun() as source:
+        (tmp_path / "sitecustomize.py").write_text(source)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+        yield
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

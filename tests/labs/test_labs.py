@@ -66,6 +66,7 @@ def exercises(path: Path) -> int:
     return sum("@exercise(" in "".join(cell["source"]) for cell in cells)
 
 
+@pytest.mark.usefixtures("quick_torchrun")
 @every_lab
 def test_solved(path, lab_ranks, tmp_path, monkeypatch):
     notebook = run(path, lab_ranks, tmp_path, monkeypatch, solutions=True)
@@ -79,6 +80,7 @@ def test_solved(path, lab_ranks, tmp_path, monkeypatch):
         told.solved(partial(said, notebook))
 
 
+@pytest.mark.usefixtures("quick_torchrun")
 @every_lab
 def test_untouched(path, lab_ranks, tmp_path, monkeypatch):
     run(path, lab_ranks, tmp_path, monkeypatch, solutions=False)

@@ -27,11 +27,13 @@ FEW = 96  # open files: enough for a kernel, too few for a controller
 def few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every Python that is started from now on may have few files open; what is said where ranks would be started."""
     limit = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({FEW}, {FEW}))\n"
-    (tmp_path / "sitecustomize.py").write_text(limit)
+    with (tmp_path / "sitecustomize.py").open("a") as file:
+        file.write(limit)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return f"a process may have {FEW} files open here"
 
 
+@pytest.mark.usefixtures("quick_torchrun")
 @pytest.mark.parametrize("path", LABS, ids=lambda path: path.stem)
 def test_a_lab_shows_its_recordings_and_says_so(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With seven ranks asked for, where recordings have four, and with solutions: they pass no check here either.

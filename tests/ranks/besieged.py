@@ -20,7 +20,7 @@ from kit.run.live import LiveRunner
 from tests.ranks.faults import fine
 from tests.ranks.strangers import answer, begin
 
-CLUSTERS = 3
+CLUSTERS = 2
 NOT_PERMITTED = 77  # exit status
 CLONE_NEWNET = 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -29,7 +29,7 @@ INTRUDE = """
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 print("trying", flush=True)
 tried, held = {}, []
-while not select.select([sys.stdin], [], [], 0)[0]:
+while not select.select([sys.stdin], [], [], 0.002)[0]:
     rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
     listening = {int(row[1][9:], 16) for row in rows if row[3] == "0A" and row[1].startswith("0100007F")}
     for port in listening:
