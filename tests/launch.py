@@ -97,7 +97,7 @@ if sys.orig_argv[1:3] == ["-m", "torch.distributed.run"]:
 
 @contextmanager
 def stand_in_for_torchrun() -> Iterator[str]:
-    """Source of a sitecustomize.py: `python -m torch.distributed.run --standalone --nproc-per-node 2 x.py` is `launch`."""
+    """Source of a sitecustomize.py; with it `-m torch.distributed.run --standalone --nproc-per-node 2 x.py` launches."""
     with Listener(family="AF_UNIX", authkey=b"torchrun") as listener:
         serving = Thread(target=_serve, args=(listener,), daemon=True)
         serving.start()
@@ -116,9 +116,7 @@ def _serve(listener: Listener) -> None:
             (standalone, option, ranks, script), folder = order
             assert (standalone, option) == ("--standalone", "--nproc-per-node"), order
             ended = launch(Path(folder, script), _environments(int(ranks)))
-            said, complained = (
-                "".join(texts) for texts in zip(*((one.said, one.complained) for one in ended), strict=True)
-            )
+            said, complained = "".join(one.said for one in ended), "".join(one.complained for one in ended)
             asked.send((max(one.code for one in ended), said, complained))
 
 

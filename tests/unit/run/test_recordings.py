@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,16 @@ def test_they_are_small() -> None:
 def test_nothing_of_the_machine_they_came_from_is_in_them() -> None:
     for path in (assets() / "traces").rglob("*"):
         if path.is_file():
-            text = repr(Trace.load(path)) if path.suffix == ".trace" else path.read_text(encoding="utf-8")
-            told = [word for word in ("ipykernel_", "site-packages", "/tmp/", "/home/", "/python3") if word in text]
+            text = unpacked(path) if path.suffix == ".trace" else path.read_bytes()
+            told = [
+                word for word in (b"ipykernel_", b"site-packages", b"/tmp/", b"/home/", b"/python3") if word in text
+            ]
             assert not told, path.name
+
+
+def unpacked(trace: Path) -> bytes:
+    with zipfile.ZipFile(trace) as archive:
+        return b"".join(map(archive.read, archive.namelist()))
 
 
 # a lab and its recordings that can be tampered with
