@@ -97,7 +97,7 @@ if sys.orig_argv[1:3] == ["-m", "torch.distributed.run"]:
 
 @contextmanager
 def stand_in_for_torchrun() -> Iterator[str]:
-    """Source of a sitecustomize.py; with it `-m torch.distributed.run --standalone --nproc-per-node 2 x.py` launches."""
+    """Source of a sitecustomize.py: `-m torch.distributed.run --standalone --nproc-per-node 2 x.py` launches then."""
     with Listener(family="AF_UNIX", authkey=b"torchrun") as listener:
         serving = Thread(target=_serve, args=(listener,), daemon=True)
         serving.start()
