@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+
+from kit.gpt.cached import Reader
+from kit.gpt.model import GPT
 
 # The shapes stand in one column.
 # fmt: off
@@ -18,30 +23,54 @@ def sample(
     count: int,
     *,
     block: int | None = None,
+    cache: bool = False,
     temperature: float = 1.0,
     top_k: int | None = None,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
     """Goes on from tokens (B, T) by `count` tokens: (B, T + count).
 
-    `block`: the most tokens the model looks back on; None: as its `config` says. `temperature`: 0 takes the likeliest
-    token each time, small ones keep near it, 1 draws as the model says. `top_k`: only among the k likeliest.
-    `generator`: lives on the device of the tokens. The model is left in the mode it was in. Raises ValueError for a
-    negative temperature, k < 1, or no tokens to go on from.
+    `block`: the most tokens the model looks back on; None: as its `config` says. `cache`: a GPT of ours keeps keys and
+    values, so a token costs one token's work until the block is full; then positions move, and all is read anew.
+    `temperature`: 0 takes the likeliest token each time, small ones keep near it, 1 draws as the model says. `top_k`:
+    only among the k likeliest. `generator`: lives on the device of the tokens. The model is left in the mode it was in.
+    Raises ValueError for a negative temperature, k < 1, no tokens to go on from, or a cache with another model or a
+    block of its own.
     """
     if temperature < 0 or (top_k is not None and top_k < 1) or tokens.shape[1] < 1:
         raise ValueError("sampling takes a temperature of 0 or more, top_k of 1 or more, and one token to go on from")
+    if cache and (not isinstance(model, GPT) or block is not None):
+        raise ValueError("a cache is for a kit.gpt.GPT and its own block: leave cache or block out")
     back = _block_of(model) if block is None else block
     was_training = model.training
     model.eval()
     try:
+        next_logits = _remembering(model) if isinstance(model, GPT) and cache else partial(_reading, model, back)
         for _ in range(count):
-            logits, _ = model(tokens[:, -back:])                # (B, T, V)
-            token = _draw(logits[:, -1], temperature, top_k, generator)  # (B, 1)
+            token = _draw(next_logits(tokens), temperature, top_k, generator)  # (B, 1)
             tokens = torch.cat([tokens, token], dim=1)           # (B, T + 1)
     finally:
         model.train(was_training)
     return tokens
+
+
+def _reading(model: nn.Module, back: int, tokens: torch.Tensor) -> torch.Tensor:
+    """Tokens (B, T) -> logits (B, V) of the next one; all of them are read each time."""
+    logits, _ = model(tokens[:, -back:])                         # (B, T, V)
+    last: torch.Tensor = logits[:, -1]
+    return last                                                  # (B, V)
+
+
+def _remembering(model: GPT) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The same, of which each call reads what is new, as long as the block has room."""
+    reader, block = Reader(model), model.config.block_size
+
+    def next_logits(tokens: torch.Tensor) -> torch.Tensor:
+        if tokens.shape[1] > block:
+            return _reading(model, block, tokens)                # (B, V)
+        return reader.next(tokens[:, reader.read:])              # (B, V)
+
+    return next_logits
 
 
 def _block_of(model: nn.Module) -> int:

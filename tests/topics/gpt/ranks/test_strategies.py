@@ -38,6 +38,7 @@ def four(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
             "torch._dynamo",
             "kit.gpt.checkpoint",
             "torch.distributed.fsdp",
+            "torch.distributed.optim",
         )
     )
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from kit.topics.gpt.reference import Layout
+from kit.gpt.model import GPT, GPTConfig
+from kit.topics.gpt.reference import Adam, Layout, parallelize
+from kit.topics.gpt.reference.parallelize import Extras
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,29 @@ def test_words_become_a_mesh(words: str, ranks: int, layout: Layout) -> None:
 def test_words_that_make_no_sense_are_refused(words: str, ranks: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Layout.parse(words, ranks)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_block_is_computed_twice_where_it_is_recomputed(recompute: bool) -> None:
+    model = GPT(GPTConfig.named("tiny"))
+    computed = []
+    model.blocks[0].attention.register_forward_hook(lambda *_: computed.append(1))  # type: ignore[union-attr]
+    alone = parallelize(model, Layout(), Adam(), extras=Extras(recompute=recompute))
+    tokens = torch.zeros(2, 8, dtype=torch.int64)
+    alone.gradients([(tokens, tokens)], lambda name: None)
+    assert len(computed) == 1 + recompute
+
+
+@pytest.mark.parametrize(
+    ("layout", "extras"),
+    [
+        (Layout("zero1"), Extras()),
+        (Layout("ddp", dp=2, pp=2), Extras()),
+        (Layout(tp=2), Extras(built_in=True)),
+        (Layout("zero3", dp=2), Extras(compile="inductor")),
+        (Layout(pp=2), Extras(recompute=True)),
+    ],
+)
+def test_what_cannot_be_had_together_is_said_before_ranks_begin(layout: Layout, extras: Extras) -> None:
+    with pytest.raises(ValueError, match="leave|add ranks"):
+        parallelize(GPT(GPTConfig.named("tiny")), layout, Adam(), extras=extras)
