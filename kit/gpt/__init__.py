@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING
 from kit import lazy
 
 if TYPE_CHECKING:
+    from kit.gpt.checkpoint import Checkpoints as Checkpoints
     from kit.gpt.data import Characters as Characters
     from kit.gpt.data import batches as batches
     from kit.gpt.data import corpus as corpus
     from kit.gpt.data import random_batches as random_batches
+    from kit.gpt.feed import Feed as Feed
+    from kit.gpt.hashes import first_difference as first_difference
+    from kit.gpt.hashes import hashes as hashes
     from kit.gpt.model import GPT as GPT
     from kit.gpt.model import GPTConfig as GPTConfig
+    from kit.gpt.recipe import Recipe as Recipe
+    from kit.gpt.sample import sample as sample
     from kit.gpt.shards import open_shards as open_shards
     from kit.gpt.shards import write_shards as write_shards
     from kit.gpt.train import training as training
+    from kit.gpt.trainer import Trainer as Trainer
 
 if not TYPE_CHECKING:
     __getattr__ = lazy.names(__name__)

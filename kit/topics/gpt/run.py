@@ -13,10 +13,11 @@ import torch.distributed as dist
 
 from kit.cost.training import flops_per_token
 from kit.gpt.checkpoint import About, Checkpoints
-from kit.gpt.data import Characters, corpus, split
+from kit.gpt.data import Characters, Tokens, corpus, split
 from kit.gpt.feed import Feed
 from kit.gpt.model import GPT, GPTConfig, loss_of
 from kit.gpt.recipe import Recipe
+from kit.gpt.shards import Shards, open_shards
 from kit.gpt.trainer import Trainer
 from kit.plan.families import schedule
 from kit.topics.gpt.log import LEGEND, Log
@@ -29,7 +30,7 @@ from kit.topics.gpt.reference.parallelize import PLAIN, Extras, Line
 class Config:
     """What is trained. As a TOML file:
 
-        text = "python"          # or "shakespeare", or the path of a text
+        text = "python"          # or "shakespeare", the path of a text, or of a folder of token shards
         strategy = "ddp"
         [model]
         name = "cpu"             # of kit.gpt.GPTConfig.named; its sizes can be changed: n_layer = 6
@@ -81,12 +82,13 @@ class Training:
     trainer: Trainer
     model: GPTConfig
     layout: Layout
-    characters: Characters
+    characters: Characters | None  # None: tokens came as shards, and what they stand for is not known
     flops: float  # of one token, forward and backward
 
     def checkpoints(self, folder: str | Path) -> Checkpoints:
         """Those of this training in a folder."""
-        return Checkpoints(Path(folder), self.model, self.characters.vocabulary, str(self.layout))
+        vocabulary = "" if self.characters is None else self.characters.vocabulary
+        return Checkpoints(Path(folder), self.model, vocabulary, str(self.layout))
 
 
 def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
@@ -98,12 +100,9 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     """
     device, recipe = torch.device(device), config.recipe
     layout = Layout.parse(config.strategy, dist.get_world_size() if dist.is_initialized() else 1)
-    text = corpus(config.text)
-    characters = Characters.of(text)
-    if characters.size < 2:
-        raise ValueError(f"{config.text} is one character over and over: there is nothing to learn, take another text")
-    tokens, held_out = split(characters.encode(text))
-    sizes = {"vocab_size": -(-characters.size // config.pad) * config.pad, **config.model}
+    characters, tokens, held_out = read(config.text)
+    known = {} if characters is None else {"vocab_size": -(-characters.size // config.pad) * config.pad}
+    sizes = {**known, **config.model}
     shape = GPTConfig.named(**sizes) if "name" in sizes else GPTConfig(**sizes)
     feeds = [Feed(part, shape.block_size, recipe.seed) for part in (tokens, held_out)]
     torch.manual_seed(recipe.seed)
@@ -117,6 +116,23 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     strategy = lay_out(model, layout, recipe, config.extras)
     torch.manual_seed(recipe.seed + 1 + strategy.part)  # of dropout
     return Training(Trainer(strategy, recipe, *feeds), shape, layout, characters, flops)
+
+
+def read(text: str) -> tuple[Characters | None, Tokens, Tokens]:
+    """A text's characters, and its tokens: to train on, and to validate with.
+
+    Of a folder of shards nothing is read here but their sizes; its last tenth is to validate with. Raises ValueError
+    for what cannot be read, or holds nothing to learn.
+    """
+    if Path(text).is_dir():
+        shards = open_shards(text)
+        cut = int(0.9 * len(shards))
+        return None, Shards(shards.paths, 0, cut), Shards(shards.paths, cut)
+    found = corpus(text)
+    characters = Characters.of(found)
+    if characters.size < 2:
+        raise ValueError(f"{text} is one character over and over: there is nothing to learn, take another text")
+    return characters, *split(characters.encode(found))
 
 
 def lay_out(model: GPT, layout: Layout, recipe: Recipe, extras: Extras = PLAIN) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import kit
+from kit.gpt.hashes import first_difference
 from kit.gpt.trainer import Trainer
 from kit.run.live import LiveRunner
 from tests.topics.gpt.ranks import training
@@ -121,6 +122,15 @@ def test_a_mistake_on_one_rank_is_seen_in_the_curve(what: str, monkeypatch: pyte
     wrong = training.trainer("single", 1)
     MISTAKES[what](monkeypatch, wrong)
     assert not same(training.measured(wrong), serial(True))
+
+
+def test_the_first_tensor_that_differs_is_named(four: LiveRunner) -> None:
+    """In the step after one weight of one rank was changed in its last bit, which no loss shows."""
+    results = kit.options(ranks=2, cluster=four).record(training.parted).results
+    runs = {f"rank {rank}": moments for rank, moments in enumerate(results)}
+    assert first_difference(runs).endswith("differ, after step 2: rank 1 from rank 0")
+    until_then = {rank: moments[:2] for rank, moments in runs.items()}
+    assert first_difference(until_then) == ""
 
 
 RESUMED = {2: ["ddp", "zero1", "zero3", "tp+sp", "pp"], 4: ["zero2=2 x tp"]}

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from kit.gpt.checkpoint import Checkpoints
 from kit.gpt.feed import Feed
+from kit.gpt.hashes import hashes
 from kit.gpt.model import GPT, GPTConfig
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import Trainer
@@ -99,6 +100,19 @@ def mistaken() -> dict[str, Found]:
     note("copies counted on every rank", "tp", counted=lambda laid_out: laid_out.stepper.held_here)
     note("a shared matrix whose gradients are not added", "pp", ends=lambda laid_out: None)
     note("a shared matrix counted twice", "pp", counted=lambda laid_out: laid_out.stepper.held_here)
+    return found
+
+
+def parted() -> list[dict[str, str]]:
+    """Hashes of a replica's weights before the first step and after each of two; one weight of rank 1's is
+    touched after the first of them."""
+    training = trainer("ddp", 2)
+    found = [hashes(training.strategy.state())]
+    for _ in range(2):
+        training.step()
+        found.append(hashes(training.strategy.state()))
+        if dist.get_rank() == 1:
+            training.strategy.module.norm.weight.data[3] += 1e-7  # type: ignore[attr-defined]
     return found
 
 

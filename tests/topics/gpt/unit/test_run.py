@@ -11,6 +11,7 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from kit import cli
 from kit.gpt.recipe import Recipe
+from kit.gpt.shards import write_shards
 from kit.gpt.trainer import StepReport
 from kit.topics.gpt import launch
 from kit.topics.gpt.log import Log
@@ -41,6 +42,7 @@ def test_a_file_says_what_is_trained(tiny: Path) -> None:
     config = Config.read(tiny)
     assert config.recipe == Recipe(steps=3, warm_up=1, batch=2, validate_every=3)
     training = prepare(config)
+    assert training.characters is not None
     assert training.model.vocab_size == training.characters.size == 16
     assert prepare(replace(config, pad=10)).model.vocab_size == 20
     assert [step.number for step in training.trainer] == [0, 1, 2]
@@ -82,6 +84,20 @@ def test_the_command_trains_and_refuses_in_a_sentence(tiny: Path, capsys: pytest
     assert "'zero4' is no strategy" in capsys.readouterr().err
     assert cli.main(["train", "--config", str(tiny), "--device", "cpu", "--strategy", "zero1"]) == 2
     assert "add ranks" in capsys.readouterr().err
+
+
+def test_token_shards_train_as_the_text_they_were_written_from(tiny: Path, tmp_path: Path) -> None:
+    """They are mapped, not read, and lie in several files."""
+    config = Config.read(tiny)
+    characters = prepare(config).characters
+    assert characters is not None
+    written = write_shards(characters.encode(Path(config.text).read_text()), tmp_path / "shards", size=500)
+    assert len(written.paths) == 4
+    model = {"name": "tiny", "vocab_size": characters.size}
+    of_shards = prepare(replace(config, text=str(tmp_path / "shards"), model=model))
+    assert [step.loss for step in of_shards.trainer] == [step.loss for step in prepare(config).trainer]
+    with pytest.raises(ValueError, match="no file 'nowhere'"):
+        prepare(replace(config, text="nowhere"))
 
 
 def test_what_goes_wrong_is_one_sentence(
