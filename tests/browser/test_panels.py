@@ -55,6 +55,8 @@ OUT_OF_SIGHT = """() => [...document.querySelectorAll('.lsp-panel .ls-line.ls-he
   const box = line.getBoundingClientRect(), code = line.closest('.ls-code').getBoundingClientRect();
   return box.top < code.top - 1 || box.bottom > code.bottom + 1;
 }).map(line => line.textContent)"""
+SHORT_OF_ROOM = """() => [...document.querySelectorAll('.lsp-words .ls-word > :not(.ls-chip)')]
+  .filter(part => part.scrollWidth > part.clientWidth).map(part => part.innerText)"""
 SQUEEZE = """width => document.querySelectorAll('.lsp-panel').forEach(panel => {
   panel.parentElement.style.flex = `0 0 ${width}px`; })"""
 
@@ -81,6 +83,11 @@ def test_a_panel_fits_the_width_it_is_given(open_notebook, screenshots, name):
         assert book.page.evaluate(OUT_OF_SIGHT) == []
         lefts = {round(part.bounding_box()["x"]) for part in book.page.locator(".lsp-two > *").all()}
         assert len(lefts) == columns
+        book.screenshot(screenshots / f"{name}-{width}.png", ".lsp-panel")
+    for width, seen in ((440, 440), (200, 400)):  # the second beside a file browser: it scrolls, and code is read
+        squeezed(book, width)
+        assert book.page.locator(".lsp-panel").bounding_box()["width"] == seen
+        assert book.page.evaluate(SHORT_OF_ROOM) == []
         book.screenshot(screenshots / f"{name}-{width}.png", ".lsp-panel")
 
 
