@@ -22,13 +22,14 @@ def solved(said: Callable[[str], str]) -> None:
     assert "1 of 3 shards equal, 48 different features of 48" in said("break-seed-run")
     script, _, run = said("take-home-export").partition("$ torchrun")
     assert "def parallel_mlp" in script and len([line for line in script.splitlines() if line.strip()]) <= 40
-    assert re.search(SCRIPT, run)
+    assert len(re.findall(SCRIPT, run)) == 1, "rank 0 speaks"
 
 
 def seen(said: Callable[[str], str]) -> None:
     """What holds on any number of ranks."""
     assert said("see-columns-run").strip().endswith("True") and said("see-rows-run").strip().endswith("True")
     assert re.findall(r": +(True|False)$", said("predict-run"), re.MULTILINE) == ["False", "True", "True"]
+    assert "In hand: handing the sum so far to the next rank" in said("step-chain-chart")
     assert said("step-hold-run").strip().endswith("In hand: adding up the terms (all_reduce).")
     assert said("step-columns-run").count("True") == 2
     assert "as in one piece: True" in said("measure-bytes-run")
