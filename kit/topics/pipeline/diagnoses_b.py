@@ -44,8 +44,8 @@ def no_parts(run: Run) -> str | None:
     return None
 
 
-def weight_in_input(run: Run, expected: Sequence[Any] = ()) -> str | None:
-    """The gradient of the weights changed during I."""
+def weight_in_input(run: Run) -> str | None:
+    """A rule: the gradient of the weights does not change during I."""
     for rank, seen in enumerate(_seen(run)):
         if "early" in seen:
             both = " and again in W" if "idle" not in seen else ""
