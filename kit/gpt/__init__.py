@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kit.gpt.model import GPT as GPT
     from kit.gpt.model import GPTConfig as GPTConfig
     from kit.gpt.recipe import Recipe as Recipe
-    from kit.gpt.sample import sample as sample
     from kit.gpt.shards import open_shards as open_shards
     from kit.gpt.shards import write_shards as write_shards
     from kit.gpt.train import training as training

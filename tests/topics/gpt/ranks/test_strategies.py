@@ -10,6 +10,7 @@ or a gradient counted twice changes norms by a factor, which AdamW hides from th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def assert_same(found: training.Found, right: training.Found, what: str) -> None
 def test_the_trainer_on_one_rank_is_a_plain_loop() -> None:
     for tied in (True, False):
         right = serial(tied)
-        assert_same(training.curve("single", 1, sizes=training.replace(training.SIZES, tied=tied)), right, "single")
+        assert_same(training.curve("single", 1, sizes=replace(training.SIZES, tied=tied)), right, "single")
         assert right["loss"][0] - right["loss"][-1] > 0.2, "it learns"
         assert min(right["norm"]) > training.TIGHT and max(right["norm"]) > training.RECIPE.clip, "clipping has to do"
 
@@ -75,6 +76,15 @@ def test_torchs_own_and_what_stands_beside_has_the_same_curve(four: LiveRunner) 
     for what in results[0]:
         assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
         assert_same(results[0][what], serial(True), what)
+
+
+def test_with_the_manners_of_nccl_it_is_the_same(three_on_nccl: LiveRunner) -> None:
+    """On three ranks, among which neither layers nor a pass of the data come out even."""
+    recipe = replace(training.RECIPE, total_batch=48)
+    right = training.curve("single", 1, recipe)
+    results = kit.options(cluster=three_on_nccl).record(training.curves_of, ["ddp", "zero3", "pp"], recipe).results
+    for what, found in results[0].items():
+        assert_same(found, right, what)
 
 
 def same(found: training.Found, right: training.Found) -> bool:

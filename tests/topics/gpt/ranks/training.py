@@ -72,6 +72,11 @@ def curves(strategies: list[str]) -> dict[str, Found]:
     }
 
 
+def curves_of(strategies: list[str], recipe: Recipe) -> dict[str, Found]:
+    """One after the other, by another recipe."""
+    return {strategy: curve(strategy, dist.get_world_size(), recipe) for strategy in strategies}
+
+
 def curves_with_extras() -> dict[str, Found]:
     """By torch's own, and with what may stand beside any of them."""
     by_torch = Extras(built_in=True)
