@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ Tensor = torch.Tensor
 def averaged(module: nn.Module, group: dist.ProcessGroup, adam: Adam, device: torch.device) -> Replica:
     """DistributedDataParallel."""
     called = DistributedDataParallel(module, process_group=group)
-    return Replica(called, module, Whole(adam.of(module), module.parameters()), device, group)
+    return Replica(called, module, Whole(adam.of(module), module.parameters()), device, group, quiet=called.no_sync)
 
 
 def optimizer_sharded(module: nn.Module, group: dist.ProcessGroup, adam: Adam, device: torch.device) -> Replica:
@@ -34,7 +33,7 @@ def optimizer_sharded(module: nn.Module, group: dist.ProcessGroup, adam: Adam, d
     optimizer = ZeroRedundancyOptimizer(
         adam.groups(module), torch.optim.AdamW, process_group=group, lr=0.0, betas=adam.betas, eps=adam.eps
     )
-    return Replica(called, module, WholeGradients(optimizer, module.parameters()), device, group)
+    return Replica(called, module, WholeGradients(optimizer, module.parameters()), device, group, quiet=called.no_sync)
 
 
 def fully_sharded(
@@ -45,25 +44,7 @@ def fully_sharded(
         fully_shard(block, mesh=mesh, reshard_after_forward=not keep_weights)
     sharded: Any = fully_shard(module, mesh=mesh, reshard_after_forward=not keep_weights)
     group = mesh.get_group()
-    return Replica(Quiet(sharded), module, DTensors(adam.of(module), sharded.parameters(), [group]), device, group)
-
-
-class Quiet:
-    """A model of FSDP2's that is called, with `no_sync` for micro-batches, as other wrappers have it."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def __call__(self, *args: Tensor) -> Any:
-        return self.model(*args)
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        self.model.set_requires_gradient_sync(False)
-        try:
-            yield
-        finally:
-            self.model.set_requires_gradient_sync(True)
+    return Replica(sharded, module, DTensors(adam.of(module), sharded.parameters(), [group]), device, group)
 
 
 class WholeGradients(Whole):

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
+from torch.nn.utils import get_total_norm
 
 TINY = 1e-6  # torch's clip_grad_norm_ adds it to the norm it divides by
 
 
 def total_norm(counted: Iterable[torch.Tensor], groups: Sequence[dist.ProcessGroup], device: torch.device) -> float:
     """The norm of what all ranks of these groups count together; each has a direction of the mesh."""
-    norms = [x.float().norm() for x in counted]  # each ()
-    squares = torch.stack(norms).square().sum() if norms else torch.zeros((), device=device)  # ()
+    here = [x.float() for x in counted]
+    squares = get_total_norm(here).square() if here else torch.zeros((), device=device)  # ()
     for group in groups:
         dist.all_reduce(squares, group=group)
     return float(squares.sqrt())

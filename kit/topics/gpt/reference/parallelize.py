@@ -120,9 +120,11 @@ def averaged(
     module: nn.Module, counted: list[nn.Parameter], groups: Groups, adam: Adam, device: torch.device
 ) -> Replica:
     """All of the module on every rank, gradients averaged in buckets while backward goes on."""
-    called = module if groups.dp is None else BucketedDDP(module, groups.dp)
     stepper = Whole(adam.of(module), counted, _there(groups.tp))
-    return Replica(called, module, stepper, device, groups.dp, groups.tp)
+    if groups.dp is None:
+        return Replica(module, module, stepper, device, None, groups.tp)
+    called = BucketedDDP(module, groups.dp)
+    return Replica(called, module, stepper, device, groups.dp, groups.tp, called.no_sync)
 
 
 def sharded(
@@ -130,7 +132,9 @@ def sharded(
 ) -> Replica:
     """A stage of ZeRO: optimizer, gradients, weights in shards."""
     zero = ZERO[layout.data](module, groups.dp, groups=adam.groups(module), lr=0.0, betas=adam.betas, eps=adam.eps)
-    return Replica(zero, module, Sharded(zero, counted, _there(groups.dp, groups.tp)), device, groups.dp, groups.tp)
+    stepper = Sharded(zero, counted, _there(groups.dp, groups.tp))
+    quiet = zero.no_sync if layout.data == "zero1" else None  # the others have no room for whole gradients
+    return Replica(zero, module, stepper, device, groups.dp, groups.tp, quiet)
 
 
 def in_stages(model: Any, adam: Adam, line: Line) -> Pipelined:

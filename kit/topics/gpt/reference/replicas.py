@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -66,8 +66,9 @@ class Stepper(Protocol):
 class Replica(WithRandomNumbers):
     """One rank's copy or shards of a model that every rank calls.
 
-    called: the model, or what is called in its place (a wrapper with `no_sync`). module: whose mode is set. group: of
-    the ranks with different data, cut: of those that share its layers; None: there is one.
+    called: the model, or what is called in its place. module: whose mode is set. group: of the ranks with different
+    data, cut: of those that share its layers; None: there is one. quiet: a context in which backward passes leave whole
+    gradients on their rank (DDP's no_sync): less is sent then. None where no rank has room for them.
     """
 
     def __init__(
@@ -78,23 +79,25 @@ class Replica(WithRandomNumbers):
         device: torch.device,
         group: dist.ProcessGroup | None,
         cut: dist.ProcessGroup | None = None,
+        quiet: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
         self.called, self.module, self.stepper, self.device = called, module, stepper, device
-        self.group, self.cut = group, cut
+        self.group, self.cut, self.quiet = group, cut, quiet or nullcontext
         region = getattr(module, "region", None)  # of a tensor-parallel module
         self.random = RandomStates(device, () if region is None else (region.equal, region.own))
         self.part = 0 if group is None else dist.get_rank(group)
         self.parts = 1 if group is None else dist.get_world_size(group)
 
     def gradients(self, micro_batches: Sequence[Batch], mark: Mark) -> Tensor:
-        """Each loss is divided by m, because gradients add up; ranks average after the last of them alone."""
+        """Each loss is divided by m, because gradients add up. Ranks average after the last of them alone, or
+        after each where gradients are kept in shards.
+        """
         self.module.train()
         self.stepper.forget()  # what a step that was given up has left
         m = len(micro_batches)
         mean = torch.zeros((), device=self.device)  # ()
         for number, (tokens, targets) in enumerate(micro_batches):
-            quiet = getattr(self.called, "no_sync", nullcontext) if number < m - 1 else nullcontext
-            with quiet():
+            with self.quiet() if number < m - 1 else nullcontext():
                 _, loss = self.called(tokens, targets)  # (B, T, V), ()
                 loss = loss / m
                 mark("forward")

@@ -87,6 +87,12 @@ def test_with_the_manners_of_nccl_it_is_the_same(three_on_nccl: LiveRunner) -> N
         assert_same(found, right, what)
 
 
+def test_accumulation_keeps_shards_where_gradients_are_sharded(four: LiveRunner) -> None:
+    """Whole gradients between micro-batches would cost what stages 2 and 3 are there to save."""
+    for found in kit.options(ranks=2, cluster=four).record(training.whole_gradients).results:
+        assert found["ddp"] == found["zero1"] > 0 == found["zero2"] == found["zero3"]
+
+
 def same(found: training.Found, right: training.Found) -> bool:
     return all(found[name] == pytest.approx(numbers, rel=TOLERANCE, abs=TOLERANCE) for name, numbers in right.items())
 

@@ -108,6 +108,25 @@ def mistaken() -> dict[str, Found]:
     return found
 
 
+def whole_gradients() -> dict[str, int]:
+    """For each strategy the weights that have a gradient of their own size between two micro-batches."""
+    found: dict[str, int] = {}
+    for strategy in ("ddp", "zero1", "zero2", "zero3"):
+        training = trainer(strategy, 2)
+        laid_out: Any = training.strategy
+        seen: list[int] = []
+
+        def look(name: str, laid_out: Any = laid_out, seen: list[int] = seen) -> None:
+            if name == "backward":
+                seen.append(sum(p.grad is not None for p in laid_out.module.parameters()))
+
+        batches = training._windows(training.train, 0)
+        assert len(batches) == 2
+        laid_out.gradients(batches, look)
+        found[strategy] = seen[0]
+    return found
+
+
 def parted() -> list[dict[str, str]]:
     """Hashes of a replica's weights before the first step and after each of two; one weight of rank 1's is
     touched after the first of them."""
