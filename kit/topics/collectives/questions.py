@@ -11,7 +11,7 @@ ANSWERS = {
     ),
     "all-to-one": Answer(
         why=lambda ranks: {
-            ("gather", ranks): "So many tensors, with two numbers each.",
+            ("gather", ranks): "So many tensors arrive, with two numbers each.",
             ("gather", 2): "Those are its own: everybody else's stand beside them.",
             ("reduce", 1): "That was its own. The others' are added to it, so each has a digit.",
         }
@@ -62,15 +62,15 @@ ANSWERS = {
     ),
     "messages-of-16": Answer(
         why={
-            "ring": "In each of 2 x 15 rounds every one of the 16 ranks sends one.",
+            "ring": "In each of 2 x 15 rounds every one of the 16 ranks sends one message.",
             "halving_doubling": "4 rounds of halving and 4 of doubling, and all 16 ranks send in each.",
-            "tree": "15 climb, one from every rank but the root; then 15 climb down.",
+            "tree": "15 messages climb, one from every rank but the root; then 15 climb down.",
         },
         then="Few messages are not few bytes: what the root of the tree sends is four times the whole tensor.",
     ),
     "fastest-4-bytes": Answer(
         why=lambda behind: (
-            "With 4 bytes only rounds count: 126 in the ring, 12 in halving and doubling, 12 in the tree."
+            "With 4 bytes only rounds count: 126 rounds in the ring, 12 in halving and doubling, 12 in the tree."
         )
     ),
     "fastest-100-mb": Answer(
