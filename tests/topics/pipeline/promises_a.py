@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
+
+from kit.topics.pipeline import schedule
 
 LONG = True  # a long lab is run untouched, on ranks, in the full matrix alone
 
@@ -33,6 +36,9 @@ def replayed(said: Callable[[str], str]) -> None:
 
 def the_same(said: Callable[[str], str]) -> None:
     """On any number of ranks."""
+    for name, chunks, borders in (("1F1B", 1, 3), ("Interleaved1F1B", 2, 7)):  # p - 1 and 2p - 1
+        homes = [rank for _, rank in sorted(schedule(name, 4, 8, chunks).rank_of.items())]
+        assert sum(a != b for a, b in pairwise(homes)) == borders
     for cell in ("see-one-words", "write-mine-reveal", "measure-interleaved-run", "break-rescue-run"):
         assert "losses and gradients are those of a run without a pipeline" in said(cell), cell
     assert "rank 1, action 2: 1B1 comes before 1F1, which it needs" in said("write-validator-run")
