@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,9 @@ from tests.plan import Plan
 pytest_plugins = ["tests.clusters"]
 
 TESTS = Path(__file__).parent
+
+# read when torch is imported: several tests run at a time, and threads that wait for each other would spin
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("lockstep", deadline=None)  # a busy machine is slow, not wrong
 hypothesis.settings.load_profile("lockstep")

@@ -49,7 +49,7 @@ def assert_agreed(by_rank: list[dict[str, torch.Tensor]], right: torch.Tensor) -
         assert apart(first, right) < TOLERANCE, f"{name}: not what one process does"
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize("world", [1, 2, 4])
 def test_twenty_steps_are_those_of_one_process_and_of_torch(run: Run, world: int) -> None:
     apart_before = run(training.before_and_apart, 1)
     first = apart_before[0]
@@ -63,6 +63,7 @@ def test_twenty_steps_are_those_of_one_process_and_of_torch(run: Run, world: int
     assert_agreed(run(training.by_torch, 1), right)
 
 
+@THREE
 def test_twenty_steps_of_several_micro_batches(run: Run, world: int) -> None:
     right = training.serial(world, 2)
     assert world == 1 or all(apart(found["never summed"], right) > 0.01 for found in run(training.before_and_apart, 2))
