@@ -29,4 +29,5 @@ def scale(gradients: Iterable[torch.Tensor], norm: float, largest: float) -> Non
     """Makes gradients that have this norm together smaller, if it is above the largest allowed."""
     factor = largest / (norm + TINY)
     if factor < 1:
-        torch._foreach_mul_(list(gradients), factor)
+        for gradient in gradients:
+            gradient.mul_(factor)
