@@ -1,5 +1,5 @@
 /* The grid of the schedule bench on one canvas: actions as boxes that are dragged, chosen, zoomed and panned.
-   A canvas because 65,000 boxes are painted anew in every frame of a pan; what it needs is ipywidgets alone.
+   A canvas because 65,000 boxes are panned at every frame; what it needs is ipywidgets alone.
    Data comes as JSON in a hidden element (kit/panels/bench/sheet.py), and what a person does goes back through a field. */
 (function () {
   const ROLES = ["forward", "backward", "weights"]; // of F, of B and I, of W
@@ -8,6 +8,7 @@
     "passes the gradient of micro-batch # back", "computes the weights' gradients of micro-batch #"];
   const LEFT = 48, RIGHT = 66, HEAD = 20, FOOT = 20, HELD = 20; // px
   const THIN = 6, WIDE = 12, TALL = 380, GRIP = 5; // px: a row at least, one with numbers, all rows, a box to drag
+  const MANY = 4000; // boxes that a canvas paints as rectangles within a frame
   const unpack = (text, type) => new type(Uint8Array.from(atob(text), letter => letter.charCodeAt(0)).buffer);
 
   function unpacked(block) {
@@ -88,6 +89,7 @@
       const probe = document.createElement("i");
       this.place.append(probe);
       const of = name => { probe.className = name; return getComputedStyle(probe).getPropertyValue("--c").trim(); };
+      for (const block of this.blocks ?? []) block.picture = null;
       this.fill = ROLES.map(role => of("ls-" + role));
       this.ink = ROLES.map(role => of("ls-on-" + role));
       this.idle = of("ls-idle");
@@ -175,14 +177,16 @@
     paintBlock(block) {
       const { pen, pitch } = this, [from, to] = this.window(), right = this.width - RIGHT;
       this.title(block.title, block.top - HEAD);
-      if (pitch < WIDE) this.paintThin(block);
+      const seen = block.counts.map((_, rank) => this.visible(block, rank, from, to));
+      const thin = pitch < WIDE || seen.reduce((sum, [first, last]) => sum + last - first, 0) > MANY;
+      if (thin) this.paintThin(block);
       const every = 2 ** Math.ceil(Math.log2(Math.max(1, 11 / pitch)));
       pen.save();
       pen.beginPath();
       pen.rect(LEFT, block.top, right - LEFT, block.counts.length * pitch);
       pen.clip();
-      for (let rank = 0; pitch >= WIDE && rank < block.counts.length; rank++) {
-        const [first, last] = this.visible(block, rank, from, to), stops = block.starts[rank] + block.runs[rank];
+      for (let rank = 0; !thin && rank < block.counts.length; rank++) {
+        const [first, last] = seen[rank], stops = block.starts[rank] + block.runs[rank];
         const [y, thick] = this.place_({ ...block, half: [0] }, rank, 0);
         pen.fillStyle = this.idle;
         pen.fillRect(LEFT, y, Math.min(this.x(block.seconds), right) - LEFT, thick);
@@ -219,28 +223,40 @@
         pen.fillText("rank " + rank, LEFT - 6, block.top + rank * pitch + pitch / 2 - 1);
     }
 
-    paintThin(block) { // pixel by pixel: of tens of thousands of rectangles a canvas makes no 30 frames a second
-      const ratio = window.devicePixelRatio || 1, [from, to] = this.window(), ranks = block.counts.length;
-      const wide = Math.round((this.width - LEFT - RIGHT) * ratio), tall = Math.round(ranks * this.pitch * ratio);
+    paintThin(block) { // pixel by pixel, and in a pan only those that came in: a canvas is too slow for 65,000 rectangles
+      const ratio = window.devicePixelRatio || 1, [from, to] = this.window();
+      const wide = Math.round((this.width - LEFT - RIGHT) * ratio), tall = Math.round(block.counts.length * this.pitch * ratio);
+      let old = block.picture;
+      const like = old && old.image.width === wide && old.image.height === tall && Math.abs(old.scale * (to - from) / wide - 1) < 1e-9;
+      const scale = like ? old.scale : wide / (to - from), origin = Math.round(from * scale);
+      if (!like) old = { image: this.pen.createImageData(wide, tall), scale, origin: origin + wide };
+      const moved = origin - old.origin, pixels = new Uint32Array(old.image.data.buffer);
+      block.picture = { ...old, origin };
+      if (Math.abs(moved) >= wide) this.paintColumns(block, pixels, 0, wide);
+      else if (moved > 0) { pixels.copyWithin(0, moved); this.paintColumns(block, pixels, wide - moved, wide); }
+      else if (moved < 0) { pixels.copyWithin(-moved, 0); this.paintColumns(block, pixels, 0, -moved); }
+      this.pen.putImageData(old.image, Math.round(LEFT * ratio), Math.round(block.top * ratio));
+    }
+
+    paintColumns(block, pixels, begin, end) { // of its picture, all rows
+      const ratio = window.devicePixelRatio || 1, { began, ended, kind, picture: { image: { width: wide }, scale, origin } } = block;
       const coloured = (hex, alpha) => parseInt(hex.slice(5, 7) + hex.slice(3, 5) + hex.slice(1, 3), 16) + alpha * 2 ** 24;
-      const { began, ended, kind } = block, grey = coloured(this.idle, 255);
-      const image = this.pen.createImageData(wide, tall), pixels = new Uint32Array(image.data.buffer);
+      const pixel = time => Math.floor(time * scale + 0.5) - origin, grey = coloured(this.idle, 255);
       const runs = this.fill.map(hex => coloured(hex, 255)), never = this.fill.map(hex => coloured(hex, 64));
-      const scale = wide / (to - from), shift = 0.5 - from * scale;
-      for (let rank = 0; rank < ranks; rank++) {
-        const row = Math.round(rank * this.pitch * ratio), below = Math.round((rank + 1) * this.pitch * ratio - ratio);
-        const start = row * wide, idle = start + Math.max(0, Math.min(wide, (block.seconds * scale + shift) | 0));
-        for (let pixel = start; pixel < idle; pixel++) pixels[pixel] = grey;
-        const [first, last] = this.visible(block, rank, from, to), stops = block.starts[rank] + block.runs[rank];
+      const from = (origin + begin - 1) / scale, to = (origin + end + 1) / scale, over = Math.min(end, pixel(block.seconds));
+      for (let start = 0; start < pixels.length; start += wide) pixels.fill(0, start + begin, start + end);
+      for (let rank = 0; rank < block.counts.length; rank++) {
+        const row = Math.round(rank * this.pitch * ratio), below = Math.round((rank + 1) * this.pitch * ratio - (this.pitch >= WIDE ? 3 : 1) * ratio);
+        const start = row * wide, stops = block.starts[rank] + block.runs[rank];
+        const [first, last] = this.visible(block, rank, from, to);
+        if (over > begin) pixels.fill(grey, start + begin, start + over);
         for (let i = first; i < last; i++) {
-          const left = (began[i] * scale + shift) | 0, right = (ended[i] * scale + shift) | 0;
+          const left = pixel(began[i]), right = pixel(ended[i]), until = Math.min(end, right - left > 4 ? right - 1 : right);
           const colour = (i < stops ? runs : never)[ROLE_OF[kind[i]]];
-          const end = start + Math.min(wide, right - left > 4 ? right - 1 : right);
-          for (let pixel = start + Math.max(0, left); pixel < end; pixel++) pixels[pixel] = colour;
+          for (let x = Math.max(begin, left); x < until; x++) pixels[start + x] = colour;
         }
-        for (let y = row + 1; y < below; y++) pixels.copyWithin(y * wide, row * wide, (row + 1) * wide);
+        for (let y = row + 1; y < below; y++) pixels.copyWithin(y * wide + begin, start + begin, start + end);
       }
-      this.pen.putImageData(image, Math.round(LEFT * ratio), Math.round(block.top * ratio));
     }
 
     paintNumbers(block, rank, first, last, stops) {

@@ -53,3 +53,27 @@ def test_an_action_is_dragged_and_the_page_and_the_kernel_agree(open_notebook, s
             " return place.grid.mut === getComputedStyle(place).getPropertyValue('--ls-mut').trim(); }"
         )
         book.screenshot(screenshots / f"bench-{theme}.png", ".lsp-bench")
+
+
+PANNED = """() => {
+  const grid = document.querySelector('.lsp-schedule').grid, span = grid.news.span, [block] = grid.blocks;
+  const alike = [0.3, 0.31, 0.305, 0.9, 0, 0.4].map(begin => { // a little on, back, far away, over the ends
+    grid.shift(begin * span, span / 5);
+    grid.paint();
+    const panned = block.picture.image.data.slice();
+    block.picture = null;
+    grid.paint();
+    return panned.every((value, i) => value === block.picture.image.data[i]);
+  });
+  return [alike, new Set(new Uint32Array(block.picture.image.data.buffer)).size];
+}"""
+
+
+def test_a_pan_paints_what_came_in_and_it_is_the_same_picture(open_notebook, screenshots):
+    book = open_notebook([CELLS[0].replace("'1F1B', 4, 8", "'ZBH1', 64, 128"), "bench"]).run_all()
+    book.page.locator(".lsp-painted canvas").wait_for()
+    alike, colours = book.page.evaluate(PANNED)
+    assert all(alike), alike
+    assert colours == 5  # forward, backward, weights, idle, nothing
+    for theme in book.both_themes():
+        book.screenshot(screenshots / f"large-{theme}.png", ".lsp-bench")

@@ -6,15 +6,16 @@ its order, so that it can still be seen and moved.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kit.cost.pipeline import Times, simulated
+from kit.cost.pipeline import Timeline, Times, simulated
 from kit.plan.progress import progress
 from kit.plan.schedule import PASSES_BACK, Action, Schedule
 
 if TYPE_CHECKING:
-    from kit.cost.pipeline import Moments, Timeline
+    from kit.cost.pipeline import Moments
     from kit.plan.progress import Stuck
 
 
@@ -59,6 +60,16 @@ def laid_out(schedule: Schedule, times: Times) -> Layout:
             ended[rank] += (clock,)
     needs = {one.rank: one.missing for one in stuck}
     return Layout(schedule, line, runs, tuple(began), tuple(ended), line.seconds, needs)
+
+
+def beginning(line: Timeline, most: int) -> Timeline:
+    """The first `most` actions of a timeline, or fewer by those that begin together with the next."""
+    moments = sorted(moment for row in line.began for moment in row)
+    if len(moments) <= most:
+        return line
+    lengths = tuple(bisect_left(row, moments[most]) for row in line.began)
+    began, ended = (tuple(row[:n] for row, n in zip(rows, lengths, strict=True)) for rows in (line.began, line.ended))
+    return Timeline(_cut(line.schedule, lengths), began, ended)
 
 
 def needed(schedule: Schedule, action: Action) -> list[Action]:

@@ -190,6 +190,16 @@ def test_without_a_canvas_there_is_a_picture_and_with_one_the_kernel_draws_none(
     assert still.value == drawn and news(bench)["painted"]
 
 
+def test_of_very_many_actions_a_page_without_scripts_has_the_first_and_a_sentence():
+    bench = ScheduleBench(schedule("1F1B", 32, 128))
+    picture = bench._sheet._still.value
+    assert "8,192 actions: a page that runs scripts paints them all" in picture
+    assert "drawn, the first 4,000 actions" in picture
+    assert 3_500 < picture.count("<rect") < 4_500
+    bench.load("1F1B", 32)
+    assert "runs scripts" not in bench._sheet._still.value
+
+
 def test_a_bench_without_ranks_has_no_button_to_run():
     bench = ScheduleBench(schedule("1F1B", 2, 4))
     assert bench._controls._run not in bench._controls.rows()[0].children
