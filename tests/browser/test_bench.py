@@ -77,3 +77,29 @@ def test_a_pan_paints_what_came_in_and_it_is_the_same_picture(open_notebook, scr
     assert colours == 5  # forward, backward, weights, idle, nothing
     for theme in book.both_themes():
         book.screenshot(screenshots / f"large-{theme}.png", ".lsp-bench")
+
+
+ON_RANKS = [
+    "import kit\ncluster = kit.cluster(ranks=2, device='cpu')",
+    "from kit.topics.pipeline import Work, bench\n"
+    "mine = bench('1F1B', ranks=2, micro_batches=3, work=Work(forward=0.002, input=0.002, weight=0.002))",
+    "mine",
+]
+
+
+def test_run_puts_what_real_ranks_took_under_what_is_drawn(open_notebook, screenshots):
+    book = open_notebook(ON_RANKS).run_all()
+    page = book.page
+    page.locator(".lsp-painted canvas").wait_for()
+    assert book.ask("mine.measured") == "None"
+    page.locator(".lsp-bench").get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_function("() => document.querySelector('.lsp-schedule').grid.blocks.length === 2")
+    drawn, measured = page.evaluate(
+        "() => document.querySelector('.lsp-schedule').grid.blocks.map("
+        "block => ({title: block.title, top: block.top, actions: block.began.length}))"
+    )
+    assert drawn["top"] < measured["top"] and measured["title"].startswith("measured")
+    assert drawn["actions"] == measured["actions"] == 12
+    for theme in book.both_themes():
+        book.screenshot(screenshots / f"bench-ran-{theme}.png", ".lsp-bench")
+    book.ask("cluster.stop()")
