@@ -4,9 +4,9 @@
 
 A drag: from the pointer's move in the page to the canvas with the kernel's answer on it (the page's own marks,
 `lockstep-answer`), p = 4, m = 8. First paint: from running the cell that shows a bench of p = 64, m = 512 to its
-canvas painted; the kernel's part of it, proof, simulation and numbers for the page, on its own too. Pan: how long a frame
-takes while that picture, four times nearer, is moved at every frame, and how much of it the script paints. Each a median
-with its quartiles.
+canvas painted; the kernel's part of it, proof, simulation and numbers for the page, on its own too. Pan: how long a
+frame takes while that picture, four times nearer, is moved at every frame, and how much of it the script paints. Each a
+median with its quartiles.
 """
 
 from __future__ import annotations

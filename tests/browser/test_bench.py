@@ -7,6 +7,10 @@ CELLS = [
     "bench = ScheduleBench(schedule('1F1B', 4, 8), Target(idle=0.2, held=4))",
     "bench",
 ]
+REPAINTED = """() => {
+  const place = document.querySelector('.lsp-schedule');
+  return place.grid.mut === getComputedStyle(place).getPropertyValue('--ls-mut').trim();
+}"""
 MIDDLE = """([rank, position]) => {
   const grid = document.querySelector('.lsp-schedule').grid, box = grid.box(rank, position);
   const place = grid.canvas.getBoundingClientRect();
@@ -48,10 +52,7 @@ def test_an_action_is_dragged_and_the_page_and_the_kernel_agree(open_notebook, s
         wide = page.locator(".lsp-bench").evaluate("panel => [panel.scrollWidth, panel.clientWidth]")
         assert wide[0] <= wide[1]
     for theme in book.both_themes():
-        page.wait_for_function(
-            "() => { const place = document.querySelector('.lsp-schedule');"
-            " return place.grid.mut === getComputedStyle(place).getPropertyValue('--ls-mut').trim(); }"
-        )
+        page.wait_for_function(REPAINTED)
         book.screenshot(screenshots / f"bench-{theme}.png", ".lsp-bench")
 
 
@@ -76,6 +77,7 @@ def test_a_pan_paints_what_came_in_and_it_is_the_same_picture(open_notebook, scr
     assert all(alike), alike
     assert colours == 5  # forward, backward, weights, idle, nothing
     for theme in book.both_themes():
+        book.page.wait_for_function(REPAINTED)
         book.screenshot(screenshots / f"large-{theme}.png", ".lsp-bench")
 
 
@@ -101,5 +103,6 @@ def test_run_puts_what_real_ranks_took_under_what_is_drawn(open_notebook, screen
     assert drawn["top"] < measured["top"] and measured["title"].startswith("measured")
     assert drawn["actions"] == measured["actions"] == 12
     for theme in book.both_themes():
+        page.wait_for_function(REPAINTED)
         book.screenshot(screenshots / f"bench-ran-{theme}.png", ".lsp-bench")
     book.ask("cluster.stop()")
