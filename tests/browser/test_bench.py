@@ -7,8 +7,9 @@ CELLS = [
     "bench = ScheduleBench(schedule('1F1B', 4, 8), Target(idle=0.2, held=4))",
     "bench",
 ]
-REPAINTED = """() => {
+REPAINTED = """async () => {
   const place = document.querySelector('.lsp-schedule');
+  await new Promise(seen => requestAnimationFrame(() => requestAnimationFrame(seen)));
   return place.grid.mut === getComputedStyle(place).getPropertyValue('--ls-mut').trim();
 }"""
 MIDDLE = """([rank, position]) => {
@@ -102,6 +103,7 @@ def test_run_puts_what_real_ranks_took_under_what_is_drawn(open_notebook, screen
     )
     assert drawn["top"] < measured["top"] and measured["title"].startswith("measured")
     assert drawn["actions"] == measured["actions"] == 12
+    page.locator(".lsp-bench").scroll_into_view_if_needed()
     for theme in book.both_themes():
         page.wait_for_function(REPAINTED)
         book.screenshot(screenshots / f"bench-ran-{theme}.png", ".lsp-bench")
