@@ -119,11 +119,26 @@ class _Judge:
 
     def _in_a_group(self) -> Verdict | None:
         """A function that takes a group works in it: on the first ranks, while the last one has no part in it."""
-        if self.ranks < 3 or "group" not in inspect.signature(self.function).parameters:
+        if self.ranks < 3:
             return None
+        if "group" not in inspect.signature(self.function).parameters:
+            return self._without_a_group()
         first, last = range(self.ranks - 1), range(1, self.ranks)
         groups = (first, last) if self.exercise.peers_in_group else (first,)
         return next(filter(None, map(self._among, groups)), None)
+
+    def _without_a_group(self) -> Verdict | None:
+        """Where the exercise asks for a group, leaving it out of the arguments is no way round."""
+        exercise = self.exercise
+        if not solution_is_here(exercise):
+            return None
+        if "group" not in inspect.signature(solution_of(exercise)).parameters:
+            return None
+        words = (
+            f"right on {_worlds_text(self._worlds())} ranks; {exercise.function} no longer takes a group, and is to"
+            " work among some of the ranks too: put `group=None` back behind its other arguments"
+        )
+        return self._failed("values", words, self.runs[-1].case, self.runs[-1].trace)
 
     def _among(self, members: range) -> Verdict | None:
         case = next(self.exercise.cases(len(members), self._random(len(members))))

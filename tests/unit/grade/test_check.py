@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -88,14 +89,30 @@ def test_a_function_that_takes_a_group_is_tried_in_one() -> None:
         results = [mine * in_a_group / world for mine in right] + [None] if in_a_group else right
         return list(zip(results, arguments, strict=True)), run(world, [] if in_a_group else operations, arguments).trace
 
-    from random import Random
-
     cases = discovery.find("sharded-gradients").cases
     CASES = {world: list(cases(world, Random(f"1/{world}"))) for world in (2, 3)}
     verdict = check(keep, runner, ranks=3, seed=1)
     assert verdict.stage == "values"
     assert verdict.sentence.startswith("right on 2 to 3 ranks; in a group of ranks 0 and 1 of 3: rank 0 returned")
     assert verdict.sentence.endswith("(dist.get_rank(group) and dist.get_world_size(group) count within the group)")
+
+
+def test_leaving_the_group_out_of_the_arguments_is_no_way_round() -> None:
+    @exercise("sharded-gradients")
+    def keep(gradient: Any, kept: Any) -> Any: ...
+
+    def runner(function: Any, world: int, arguments: Any) -> Any:
+        (case,) = (case for case in CASES[world] if case.arguments[0][0][0].equal(arguments[0][0][0]))
+        operations = [operation(r, "reduce_scatter", 4, line=5) for r in range(world) for _ in range(3)]
+        right = discovery.find("sharded-gradients").oracle(case)
+        return list(zip(right, arguments, strict=True)), run(world, operations, arguments).trace
+
+    cases = discovery.find("sharded-gradients").cases
+    CASES = {world: list(cases(world, Random(f"1/{world}"))) for world in (2, 3)}
+    assert check(keep, runner, ranks=2, seed=1).passed, "two ranks have no part of them that could be a group"
+    verdict = check(keep, runner, ranks=3, seed=1)
+    assert verdict.stage == "values"
+    assert verdict.sentence.startswith("right on 2 to 3 ranks; keep_shard no longer takes a group")
 
 
 def test_what_a_library_says_gives_way_to_what_did_not_fit() -> None:
