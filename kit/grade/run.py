@@ -119,17 +119,10 @@ def _clear(mark: str) -> int:
 
 
 def _command(notebook: Notebook, settings: Settings, executed: Path, work: Path) -> list[str]:
-    command = [sys.executable, "-m", "papermill", str(notebook.path), str(executed), "--no-progress-bar"]
-    command += [
-        "--kernel",
-        "python3",
-        "--cwd",
-        str(work),
-        "--execution-timeout",
-        str(max(1, round(settings.cell_limit))),
-    ]
+    command = [sys.executable, "-m", "kit.grade.execute", str(notebook.path), str(executed), str(work)]
+    command += ["--cell-limit", str(settings.cell_limit)]
     if settings.ranks is not None:
-        command += ["--parameters", "ranks", str(settings.ranks)]
+        command += ["--ranks", str(settings.ranks)]
     return command
 
 
@@ -199,7 +192,7 @@ def why_it_stopped(code: int | None, lab_limit: float, cell_limit: float, execut
 
     The exit code decides: after a time-out or the death of a kernel the saved notebook claims completion.
 
-    code: papermill's exit code, None when it was ended at `lab_limit`. Limits in seconds. executed: the notebook as
+    code: exit code, None when it was ended at `lab_limit`. Limits in seconds. executed: the notebook as
     papermill saved it, which may be missing. log: what papermill printed.
     """
     if code == 0:
@@ -209,7 +202,7 @@ def why_it_stopped(code: int | None, lab_limit: float, cell_limit: float, execut
     said = _TERMINAL_COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
     if "CellTimeoutError" in said:
         return f"a cell ran longer than {cell_limit:g} s and was ended (--cell-limit){_which_cell(said)}"
-    if code == 138 or "DeadKernelError" in said or "Kernel died" in said:
+    if "DeadKernelError" in said or "Kernel died" in said:
         return "the kernel died"
     if code < 0:
         return f"the run was ended by signal {-code}"

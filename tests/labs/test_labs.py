@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import papermill
 import pytest
 
 from kit import resources
 from kit.cli.new import promises
+from kit.grade.execute import execute
 from kit.resources import LabName
 from tests.launch import as_torchrun
 
@@ -28,16 +28,7 @@ def run(path: Path, world: int, folder: Path, monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setenv("LOCKSTEP_VERDICTS", str(folder / "verdicts.jsonl"))
     monkeypatch.setenv("LOCKSTEP_SOLUTIONS", "1" if solutions else "0")
     done = folder / "done.ipynb"
-    papermill.execute_notebook(
-        str(path),
-        str(done),
-        parameters={"ranks": world},
-        kernel_name="python3",
-        cwd=str(folder),
-        execution_timeout=300,
-        progress_bar=False,
-        coalesce_streams=True,  # a kernel sends what is printed in pieces, which end anywhere
-    )
+    execute(path, done, folder, 300.0, {"ranks": world})
     return json.loads(done.read_text(encoding="utf-8"))
 
 

@@ -82,7 +82,6 @@ def test_json_says_the_same() -> None:
         (None, "", "still running after 60 s"),
         (1, "nbclient.exceptions.CellTimeoutError: A cell timed out", "a cell ran longer than 5 s"),
         (1, "nbclient.exceptions.DeadKernelError: Kernel died", "the kernel died"),
-        (138, "", "the kernel died"),
         (-9, "", "ended by signal 9"),
         (1, "Traceback\nValueError: no such kernel\n", "papermill stopped: ValueError: no such kernel"),
         (1, "", "without a word"),
