@@ -48,7 +48,7 @@ def check(function: Callable[..., Any], runner: Runner, ranks: int = 4, seed: in
             f"a check needs at least 2 ranks, this cluster has {ranks}: start one with kit.cluster(ranks=4)"
         )
     begun = time.monotonic()
-    judge = _Judge(exercise, function, runner, ranks, secrets.randbelow(1_000_000) if seed is None else seed)
+    judge = Judge(exercise, function, runner, ranks, secrets.randbelow(1_000_000) if seed is None else seed)
     verdict = judge.verdict()
     _leave_mark(verdict, exercise, time.monotonic() - begun)
     if not solution_is_here(exercise):
@@ -83,8 +83,8 @@ def _leave_mark(verdict: Verdict, exercise: Exercise, seconds: float) -> None:
     )
 
 
-class _Judge:
-    """Holds what one check has seen so far."""
+class Judge:
+    """Holds what one check has seen so far. The arguments are those of `check`."""
 
     def __init__(self, exercise: Exercise, function: Callable[..., Any], runner: Runner, ranks: int, seed: int) -> None:
         self.exercise, self.function, self.runner, self.ranks, self.seed = exercise, function, runner, ranks, seed

@@ -9,20 +9,28 @@ import pytest
 
 from kit.api import _on
 from kit.grade import checker
+from kit.grade.exercise import Exercise, Runner
 from kit.grade.verdict import Verdict
 from kit.run.live import LiveRunner
 from tests.clusters import NEVER
 
 
+SEED = 20  # inputs that a failed test can name
+
+
 @pytest.fixture
-def judged(kernel_of_four: LiveRunner) -> Callable[..., Verdict]:
-    """`check` as a notebook has it, with inputs that a failed test can name, and ranks that are not forked for it.
+def runner(kernel_of_four: LiveRunner) -> Runner:
+    """How a check runs code, on ranks that are not forked for it."""
+    return _on(kernel_of_four, NEVER)
 
-    Four ranks: on two, left is right.
-    """
-    runner = _on(kernel_of_four, NEVER)
 
-    def run(function: Callable[..., Any]) -> Verdict:
-        return checker.check(function, runner, kernel_of_four.size, seed=20)
+@pytest.fixture
+def judged(runner: Runner) -> Callable[..., Verdict]:
+    """`check` as a notebook has it. Four ranks: on two, left is right."""
+    return lambda function: checker.check(function, runner, 4, SEED)
 
-    return run
+
+@pytest.fixture
+def judged_on(runner: Runner) -> Callable[[Exercise, Callable[..., Any], int], Verdict]:
+    """What it says, with so many ranks at most; the solution is not run beside it."""
+    return lambda exercise, function, ranks: checker.Judge(exercise, function, runner, ranks, SEED).verdict()
