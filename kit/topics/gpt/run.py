@@ -114,7 +114,8 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
         sequence=shape.block_size,
     )
     strategy = lay_out(model, layout, recipe, config.extras)
-    torch.manual_seed(recipe.seed + 1 + strategy.part)  # of dropout
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    torch.manual_seed(recipe.seed + 1 + layout.stream(rank))  # of dropout
     return Training(Trainer(strategy, recipe, *feeds), shape, layout, characters, flops)
 
 
@@ -145,8 +146,11 @@ def lay_out(model: GPT, layout: Layout, recipe: Recipe, extras: Extras = PLAIN) 
 def _line(model: GPT, layout: Layout, recipe: Recipe) -> Line:
     c = model.config
     plan = schedule(layout.schedule, layout.pp, recipe.micro_batches(c.block_size, layout.dp))
-    if plan.copies > 1:
-        raise ValueError(f"{plan.name} trains two copies of the model, which this trainer does not: choose another")
+    if plan.stages > c.n_layer:
+        raise ValueError(
+            f"{plan.name} on {layout.pp} ranks cuts a model into {plan.stages} stages, and this one has {c.n_layer}"
+            " blocks: choose fewer ranks for pp, a schedule with one stage a rank, or a deeper model"
+        )
     like = torch.empty(recipe.batch, c.block_size, c.n_embd, device=model.tokens.weight.device)  # (B, T, C)
     return Line(plan.rows, plan.stages, like, loss_of)
 

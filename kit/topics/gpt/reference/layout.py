@@ -13,11 +13,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 DATA = ("single", "ddp", "zero1", "zero2", "zero3")
 TENSOR = ("tp", "tp+sp")
 NAMES = (*DATA, *TENSOR, "pp")
 _PART = re.compile(r"(?P<name>[a-z0-9+]+?)(?::(?P<schedule>[A-Za-z0-9]+))?(?:=(?P<ranks>\d+))?")
+
+
+class Place(NamedTuple):
+    """Where a rank is in the mesh."""
+
+    dp: int
+    tp: int
+    pp: int
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,21 @@ class Layout:
     @property
     def ranks(self) -> int:
         return self.dp * self.tp * self.pp
+
+    def place(self, rank: int) -> Place:
+        """Where a rank is. Raises ValueError for one that this layout does not have."""
+        if not 0 <= rank < self.ranks:
+            raise ValueError(f"{self} has the ranks 0 to {self.ranks - 1}, and no rank {rank}")
+        rest, tp = divmod(rank, self.tp)
+        pp, dp = divmod(rest, self.dp)
+        return Place(dp, tp, pp)
+
+    def stream(self, rank: int) -> int:
+        """A number for what a rank draws: ranks of a tensor-parallel group draw alike outside the layers they share,
+        any others must not.
+        """
+        place = self.place(rank)
+        return place.dp + self.dp * place.pp
 
     def __str__(self) -> str:
         parts = {self.data: self.dp, "tp+sp" if self.sequence else "tp": self.tp, f"pp:{self.schedule}": self.pp}

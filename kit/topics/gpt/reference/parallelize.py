@@ -7,45 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.utils.checkpoint import checkpoint
 
 from kit.topics.data_parallel.reference.ddp import BucketedDDP
 from kit.topics.gpt.reference.layout import Layout
-from kit.topics.gpt.reference.pipelined import Pipelined, held_here
-from kit.topics.gpt.reference.replicas import Adam, Replica, Sharded, Whole
-from kit.topics.pipeline.reference.mail import Rows
-from kit.topics.pipeline.reference.stages import cut
+from kit.topics.gpt.reference.mesh import Groups
+from kit.topics.gpt.reference.pipelined import (
+    Alone,
+    Averaged,
+    Averaging,
+    InShards,
+    Pipelined,
+    Shared,
+    StageInShards,
+    held_here,
+)
+from kit.topics.gpt.reference.replicas import Adam, Replica, Sharded, Stepper, Whole
+from kit.topics.gpt.reference.state import names_of
+from kit.topics.pipeline.reference.mail import Rows, lines
+from kit.topics.pipeline.reference.runtime import Pipeline
+from kit.topics.pipeline.reference.stages import Stage, cut
 from kit.topics.tensor.reference.gpt import TensorParallelGPT
+from kit.topics.tensor.reference.layers import vocabulary_loss
+from kit.topics.zero.reference.optimizer import ZeroOptimizer
 from kit.topics.zero.reference.stages import ZeroStage1, ZeroStage2, ZeroStage3
 
 Tensor = torch.Tensor
-Group = dist.ProcessGroup
-ZERO = {"zero1": ZeroStage1, "zero2": ZeroStage2, "zero3": ZeroStage3}
-
-
-@dataclass(frozen=True)
-class Groups:
-    """This rank's rows of the mesh: which ranks it shares data, and layers, with. None: it is alone in that row."""
-
-    rows: DeviceMesh | None = None
-    dp: Group | None = None
-    tp: Group | None = None
-
-    @staticmethod
-    def of(layout: Layout, device: torch.device) -> Groups:
-        """All ranks call: groups are made."""
-        if layout.ranks == 1:
-            return Groups()
-        mesh = init_device_mesh(device.type, (layout.dp, layout.tp), mesh_dim_names=("dp", "tp"))
-        dp, tp = (mesh[name].get_group() if mesh[name].size() > 1 else None for name in ("dp", "tp"))
-        return Groups(mesh, dp, tp)
+ZERO: dict[str, Callable[..., ZeroOptimizer]] = {"zero1": ZeroStage1, "zero2": ZeroStage2, "zero3": ZeroStage3}
 
 
 @dataclass(frozen=True)
@@ -73,6 +67,11 @@ class Line:
     like: Tensor
     loss_of: Callable[[Tensor, Tensor], Tensor]
 
+    @cached_property
+    def home(self) -> dict[int, int]:
+        """Of each stage its rank."""
+        return {action.stage: rank for rank, row in enumerate(self.rows) for action in row}
+
 
 def parallelize(
     model: Any, layout: Layout, adam: Adam, *, line: Line | None = None, extras: Extras = PLAIN, seed: int = 0
@@ -86,10 +85,10 @@ def parallelize(
     device = next(model.parameters()).device
     if extras.recompute:
         recompute_blocks(model)
+    groups = Groups.of(layout, device)
     if layout.pp > 1:
         assert line is not None, "a pipeline has a schedule"
-        return in_stages(model, adam, line)
-    groups = Groups.of(layout, device)
+        return in_stages(model, layout, groups, adam, line, seed, device)
     module, counted = in_shards(model, layout, groups, seed)
     if extras.compile:
         module.compile(backend=extras.compile)
@@ -106,12 +105,12 @@ def recompute_blocks(model: Any) -> None:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
-def in_shards(model: Any, layout: Layout, groups: Groups, seed: int) -> tuple[nn.Module, list[nn.Parameter]]:
+def in_shards(model: Any, layout: Layout, groups: Groups, seed: int) -> tuple[Any, list[nn.Parameter]]:
     """The model with its layers cut over the tensor-parallel group, and the parameters whose norm counts here."""
     if groups.tp is None:
         return model, list(model.parameters())
-    d = 0 if groups.dp is None else dist.get_rank(groups.dp)
-    module = TensorParallelGPT(model, groups.tp, layout.sequence, seed + d * (layout.tp + 1))  # 1 + tp rows of numbers
+    own = layout.stream(dist.get_rank()) * (layout.tp + 1)  # 1 + tp rows of numbers for each
+    module = TensorParallelGPT(model, groups.tp, layout.sequence, seed + own)
     first = dist.get_rank(groups.tp) == 0  # what all ranks hold alike counts there
     return module, [p for p in module.parameters() if first or hasattr(p, "cut")]
 
@@ -120,7 +119,7 @@ def averaged(
     module: nn.Module, counted: list[nn.Parameter], groups: Groups, adam: Adam, device: torch.device
 ) -> Replica:
     """All of the module on every rank, gradients averaged in buckets while backward goes on."""
-    stepper = Whole(adam.of(module), counted, _there(groups.tp))
+    stepper = Whole(adam.of(module), counted, groups.there("tp"))
     if groups.dp is None:
         return Replica(module, module, stepper, device, None, groups.tp)
     called = BucketedDDP(module, groups.dp)
@@ -131,61 +130,100 @@ def sharded(
     module: nn.Module, counted: list[nn.Parameter], layout: Layout, groups: Groups, adam: Adam, device: torch.device
 ) -> Replica:
     """A stage of ZeRO: optimizer, gradients, weights in shards."""
-    zero = ZERO[layout.data](module, groups.dp, groups=adam.groups(module), lr=0.0, betas=adam.betas, eps=adam.eps)
-    stepper = Sharded(zero, counted, _there(groups.dp, groups.tp))
+    zero = zero_of(module, layout, groups, adam)
+    stepper = Sharded(zero, counted, groups.there("dp", "tp"))
     quiet = zero.no_sync if layout.data == "zero1" else None  # the others have no room for whole gradients
     return Replica(zero, module, stepper, device, groups.dp, groups.tp, quiet)
 
 
-def in_stages(model: Any, adam: Adam, line: Line) -> Pipelined:
-    """Stages on ranks as the rows have them."""
-    me = dist.get_rank()
-    home = {action.stage: rank for rank, row in enumerate(line.rows) for action in row}
-    everything = cut(model, line.depth)
-    stages = {number: stage for number, stage in enumerate(everything) if home[number] == me}
-    first, last = home[0], home[line.depth - 1]
-    tied = model.unembed is None and first != last
-    ends = dist.new_group([first, last]) if tied else None  # all ranks call
-    module = held_here(stages)
-    twin = model.tokens.weight if model.unembed is None else None
-    counted = [p for p in module.parameters() if not (tied and me == last and p is twin)]  # it counts on the first rank
-    stepper = Whole(adam.of(module), counted, [_world()])
-    return Pipelined(
-        stages, line.rows, line.depth, line.like, line.loss_of, stepper, ends if me in (first, last) else None, twin
-    )
+def zero_of(module: nn.Module, layout: Layout, groups: Groups, adam: Adam) -> ZeroOptimizer:
+    """What steps this rank's shards."""
+    stage = ZERO[layout.data]
+    return stage(module, groups.dp, groups=adam.groups(module), lr=0.0, betas=adam.betas, eps=adam.eps)
+
+
+def in_stages(
+    model: Any, layout: Layout, groups: Groups, adam: Adam, line: Line, seed: int, device: torch.device
+) -> Pipelined:
+    """Stages on ranks as the rows have them; gradients of replicas averaged when a step is through."""
+    module, owned = in_shards(model, layout, groups, seed)
+    twin = module.tokens.weight if module.unembed is None else None
+    stages, held = on_their_ranks(module, line, StageInShards if layout.tp > 1 else Stage)
+    me = dist.get_rank(groups.pp)
+    mine = {number: stage for number, stage in stages.items() if line.home[number] == me}
+    names = names_of(mine.values(), twin)
+    shared = shared_weights(names, held, groups)
+    counted = [p for name, p in names.items() if held[name][0] == me and p in set(owned)]
+    stepper, average = stepped_after(held_here(mine), counted, layout, groups, adam)
+    like = line.like.chunk(layout.tp, 1)[0].contiguous() if layout.sequence else line.like  # (B, T, C) or (B, T/n, C)
+    loss_of = line.loss_of if groups.tp is None else partial(vocabulary_loss, group=groups.tp)
+    forward = [[action for action in row if action.kind == "F"] for row in line.rows]
+    training, looking = (Pipeline(rows, mine, line.depth, like, loss_of, groups.pp) for rows in (line.rows, forward))
+    return Pipelined(mine, training, looking, stepper, groups, shared, average, twin, device)
+
+
+def on_their_ranks(module: Any, line: Line, kind: type[Stage]) -> tuple[dict[int, Stage], dict[str, list[int]]]:
+    """All stages by number, and of each weight, by its name in the model, the ranks of the pipeline that hold it.
+
+    Where two copies of the model run, a rank has stages of both, and none of them twice.
+    """
+    twin = module.tokens.weight if module.unembed is None else None
+    stages = dict(enumerate(cut(module, line.depth, kind) * (len(line.home) // line.depth)))
+    held: dict[str, set[int]] = {}
+    for number, stage in stages.items():
+        for name in names_of([stage], twin):
+            held.setdefault(name, set()).add(line.home[number])
+    return stages, {name: sorted(ranks) for name, ranks in held.items()}
+
+
+def shared_weights(names: dict[str, nn.Parameter], held: dict[str, list[int]], groups: Groups) -> list[Shared]:
+    """What this rank and others of its pipeline hold; all ranks call, since groups are made of those that do."""
+    found = []
+    for holders in sorted({tuple(ranks) for ranks in held.values() if len(ranks) > 1}):
+        for ranks in lines(groups.pp):
+            made = dist.new_group([ranks[r] for r in holders])
+            if dist.get_rank() in (ranks[r] for r in holders):
+                found.append(Shared(made, [names[name] for name in sorted(names) if tuple(held[name]) == holders]))
+    return found
+
+
+def stepped_after(
+    module: nn.Module, counted: list[nn.Parameter], layout: Layout, groups: Groups, adam: Adam
+) -> tuple[Stepper, Averaging]:
+    """Who steps this rank's stages, and how gradients become those of all data before."""
+    if groups.dp is None:
+        return Whole(adam.of(module), counted, groups.there("tp", "pp")), Alone()
+    if layout.data == "zero1":
+        zero = zero_of(module, layout, groups, adam)
+        return Sharded(zero, counted, groups.there("dp", "tp", "pp")), InShards(zero)
+    average = Averaged(list(module.parameters()), groups.dp)
+    return Whole(adam.of(module), counted, groups.there("tp", "pp")), average
 
 
 def by_torch(module: nn.Module, layout: Layout, groups: Groups, adam: Adam, device: torch.device) -> Replica:
     """The same by torch's own."""
     from kit.topics.gpt.reference import built_in  # loads what takes seconds, for those who ask for it
 
-    assert groups.rows is not None and groups.dp is not None, "checked before"
+    assert groups.mesh is not None and groups.dp is not None, "checked before"
     if layout.data == "ddp":
         return built_in.averaged(module, groups.dp, adam, device)
     if layout.data == "zero1":
         return built_in.optimizer_sharded(module, groups.dp, adam, device)
-    return built_in.fully_sharded(module, groups.rows["dp"], adam, device, keep_weights=layout.data == "zero2")
+    return built_in.fully_sharded(module, groups.mesh["dp"], adam, device, keep_weights=layout.data == "zero2")
 
 
 def check(layout: Layout, extras: Extras) -> None:
     """Raises ValueError for what cannot be had together."""
     if layout.data in ZERO and layout.dp == 1:
         raise ValueError(f"{layout.data} shares out a model over ranks with different data, and here is one: add ranks")
-    if layout.pp > 1 and layout.dp * layout.tp > 1:
-        raise ValueError(f"{layout}: a pipeline is all ranks there are for now; choose pp alone, or leave it out")
+    if layout.pp > 1 and layout.data in ("zero2", "zero3"):
+        raise ValueError(
+            f"{layout}: a pipeline takes its micro-batches one by one, and {layout.data} would send its shards for each"
+            " of them: leave it out, ddp and zero1 go beside a pipeline"
+        )
     if extras.built_in and (layout.dp == 1 or layout.tp * layout.pp > 1):
         raise ValueError(f"torch's own is here for ddp, zero1, zero2 and zero3, not for {layout}: leave the switch out")
     if extras.compile and (layout.data not in ("single", "ddp") or layout.tp * layout.pp > 1):
         raise ValueError(f"compiled models are tried with single and ddp, not with {layout}: leave compile out")
     if extras.recompute and layout.tp * layout.pp > 1:
         raise ValueError(f"recomputation is tried with data parallel strategies, not with {layout}: leave it out")
-
-
-def _there(*groups: Group | None) -> list[Group]:
-    return [group for group in groups if group is not None]
-
-
-def _world() -> Group:
-    world = dist.group.WORLD
-    assert world is not None, "a pipeline runs on ranks"
-    return world

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from kit.topics.gpt.reference.norm import scale, total_norm
-from kit.topics.gpt.reference.state import Held, RandomStates, gathered, scattered
+from kit.topics.gpt.reference.state import Held, RandomStates, gathered, names_of, scattered
 from kit.topics.zero.reference.by_hand import all_gather, flatten, unflatten
 from kit.topics.zero.reference.optimizer import ZeroOptimizer
 
@@ -120,15 +120,10 @@ class Replica(WithRandomNumbers):
         return self._mean(torch.stack(losses).mean())
 
     def state(self) -> dict[str, Tensor]:
-        return gathered(self._names(), self.stepper.held(), self.cut)
+        return gathered(names_of([self.module], None), self.stepper.held(), self.cut)
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
-        self.stepper.hold(scattered(self._names(), state, KINDS, self.cut), steps)
-
-    def _names(self) -> dict[str, nn.Parameter]:
-        """By their names in the model; tensor parallel layers hold the positions without a module of their own."""
-        named = self.module.named_parameters()
-        return {"positions.weight" if name == "positions" else name: p for name, p in named}
+        self.stepper.hold(scattered(names_of([self.module], None), state, KINDS, self.cut), steps)
 
     def _mean(self, x: Tensor) -> Tensor:
         """x () of all parts of the data, each counting the same."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn import Parameter
 
 from kit.topics.tensor.reference.by_hand import shard
@@ -19,7 +20,18 @@ from kit.topics.tensor.reference.regions import Draws
 Tensor = torch.Tensor
 Held = dict[str, Tensor]  # 'weight', 'exp_avg' and 'exp_avg_sq', each shaped like the parameter
 THIRDS = ("q", "k", "v")
+OTHERWISE = {"positions": "positions.weight"}
 IN_THIRDS, AS_ONE = ".attention.{}.", ".attention.qkv."  # tensor parallel layers have three matrices in place of one
+
+
+def names_of(modules: Iterable[nn.Module], twin: Parameter | None) -> dict[str, Parameter]:
+    """Parameters of parts of a model by their names in the whole, each once.
+
+    A head that is the embedding's matrix, `twin`, has none of its own, and tensor parallel layers hold the positions
+    without a module.
+    """
+    named = [pair for module in modules for pair in module.named_parameters()]
+    return {"tokens.weight" if p is twin else OTHERWISE.get(name, name): p for name, p in named}
 
 
 def gathered(names: Mapping[str, Parameter], held: Mapping[Parameter, Held], group: dist.ProcessGroup | None) -> Held:

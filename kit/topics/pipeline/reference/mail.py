@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 import torch
 import torch.distributed as dist
 
+from kit.topics.data_parallel.reference.built_in import Group
+
 Tensor = torch.Tensor
 
 
@@ -43,23 +45,31 @@ class Letter(NamedTuple):
 
 
 class Route(NamedTuple):
+    """By ranks of the pipeline."""
+
     source: int
     to: int
 
 
 class Mail:
-    """This rank's end of all routes. All ranks make one at the same time: groups are made.
+    """This rank's end of all routes. All ranks of the world make one at the same time: groups are made.
 
-    rows: the schedule. depth: stages of one copy of the model. like: a tensor as they all travel.
+    rows: the schedule. depth: stages of one copy of the model. like: a tensor as they all travel. group: the ranks of
+    this pipeline, None: all there are.
     """
 
-    def __init__(self, rows: Rows, depth: int, like: Tensor) -> None:
+    def __init__(self, rows: Rows, depth: int, like: Tensor, group: Group = None) -> None:
         self._like = like
-        self._me = dist.get_rank()
+        self._me = dist.get_rank(group)
         self._home = {action.stage: rank for rank, row in enumerate(rows) for action in row}
         self._letters = self._planned(rows, depth)
-        groups = {route: dist.new_group(list(route)) for route in sorted(self._letters)}
-        self._groups = {route: group for route, group in groups.items() if self._me in route}
+        self._line = ranks_of(group)
+        self._groups = {}
+        for line in lines(group):
+            for route in sorted(self._letters):
+                made = dist.new_group([line[route.source], line[route.to]])
+                if line == self._line and self._me in route:
+                    self._groups[route] = made
         self._route_of = {letter: route for route, letters in self._letters.items() for letter in letters}
         self._sent: list[tuple[dist.Work, Tensor]] = []
         self._coming: dict[Route, tuple[Letter, Tensor, dist.Work]] = {}
@@ -94,7 +104,7 @@ class Mail:
             self._here[letter] = what
             return
         what = what.contiguous()
-        work = dist.isend(what, route.to, group=self._groups[route])
+        work = dist.isend(what, self._line[route.to], group=self._groups[route])
         assert work is not None, "this rank is one of the two"
         self._sent.append((work, what))  # kept until it has arrived
 
@@ -117,9 +127,23 @@ class Mail:
     def _post(self, route: Route) -> None:
         if self._to_come[route]:
             letter, what = self._to_come[route].popleft(), torch.empty_like(self._like)
-            work = dist.irecv(what, route.source, group=self._groups[route])
+            work = dist.irecv(what, self._line[route.source], group=self._groups[route])
             assert work is not None, "this rank is one of the two"
             self._coming[route] = letter, what, work
+
+
+def lines(group: Group = None) -> list[list[int]]:
+    """The world's ranks of every pipeline there is, in one order on all ranks; each calls with its own `group`."""
+    if group is None:
+        return [ranks_of(None)]
+    found: list[list[int]] = [[]] * dist.get_world_size()
+    dist.all_gather_object(found, ranks_of(group))
+    return sorted({line[0]: line for line in found}.values())
+
+
+def ranks_of(group: Group) -> list[int]:
+    """The world's ranks of a group's members, in the group's order."""
+    return dist.get_process_group_ranks(group)
 
 
 def made_by(action: Action, depth: int) -> Letter | None:

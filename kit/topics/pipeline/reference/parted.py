@@ -73,8 +73,12 @@ class WeightGradients:
 
 
 def _forward(layer: nn.Linear, take: Callable[[Work], None], x: Tensor) -> Tensor:
-    """(..., C) -> (..., D)"""
-    y: Tensor = _Linear.apply(x, layer.weight, layer.bias, take)  # type: ignore[no-untyped-call]
+    return parted_linear(take, x, layer.weight, layer.bias)
+
+
+def parted_linear(take: Callable[[Work], None], x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """F.linear, whose backward pass gives dx and leaves the rest to `take`. (..., C) -> (..., D)"""
+    y: Tensor = _Linear.apply(x, weight, bias, take)  # type: ignore[no-untyped-call]
     return y
 
 

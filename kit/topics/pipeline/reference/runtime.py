@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
+from kit.topics.data_parallel.reference.built_in import Group
 from kit.topics.pipeline.reference.mail import Action, Letter, Mail, Rows, made_by
 from kit.topics.pipeline.reference.parted import WeightGradients
 
@@ -16,14 +17,16 @@ Tensor = torch.Tensor
 
 
 class Pipeline:
-    """One rank's part of a pipeline. All ranks make theirs at the same time: groups are made for the messages.
+    """One rank's part of a pipeline. All ranks of the world make theirs at the same time: groups are made for the
+    messages.
 
     rows: by rank, the actions of the schedule: objects with stage, kind ('F', 'B', 'I', 'W') and micro_batch. stages:
     the modules of the stages this rank holds, by number; where two copies of the model run, the second's are numbered
     on from `depth`. depth: stages of the model. like: a tensor of the shape, dtype and device of what passes between
-    stages, (B, T, C). loss_of(y, target) -> ().
+    stages, (B, T, C). loss_of(y, target) -> (). group: the ranks of this pipeline, a row for each, where there are
+    several side by side; None: all ranks.
 
-    Raises ValueError for rows that do not fit the world or the stages. That the schedule can run is proved before, by
+    Raises ValueError for rows that do not fit the group or the stages. That the schedule can run is proved before, by
     its validator: one that cannot makes ranks wait for ever.
     """
 
@@ -34,8 +37,9 @@ class Pipeline:
         depth: int,
         like: Tensor,
         loss_of: Callable[[Tensor, Tensor], Tensor],
+        group: Group = None,
     ) -> None:
-        rank, world = dist.get_rank(), dist.get_world_size()
+        rank, world = dist.get_rank(group), dist.get_world_size(group)
         if len(rows) != world:
             raise ValueError(f"a schedule of {len(rows)} ranks cannot run on {world}")
         wanted = {action.stage for action in rows[rank]}
@@ -43,7 +47,7 @@ class Pipeline:
             raise ValueError(f"rank {rank} computes stages {sorted(wanted)}, and was given {sorted(stages)}")
         self._row, self._stages, self._depth, self._loss_of = rows[rank], stages, depth, loss_of
         self._micro_batches = 1 + max(action.micro_batch for row in rows for action in row)
-        self._mail = Mail(rows, depth, like)
+        self._mail = Mail(rows, depth, like, group)
         parted = any(action.kind == "I" for row in rows for action in row)
         self._weights = {number: WeightGradients(stage) for number, stage in stages.items()} if parted else {}
         self._kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # (stage, micro-batch): what came in, and out

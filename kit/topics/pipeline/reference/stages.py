@@ -41,14 +41,22 @@ class Stage(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_first:
-            places = torch.arange(x.shape[1], device=x.device)  # (T,)
-            x = self.dropout(self.tokens(x) + self.positions(places))  # (B, T, C)
+            x = self.embed(x)  # (B, T, C)
         for block in self.blocks.values():
             x = block(x)  # (B, T, C)
-        return self.unembed(self.norm(x)) if self.is_last else x  # (B, T, V) or (B, T, C)
+        return self.head(x) if self.is_last else x  # (B, T, V) or (B, T, C)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1], device=tokens.device)  # (T,)
+        x: Tensor = self.dropout(self.tokens(tokens) + self.positions(places))
+        return x  # (B, T, C)
+
+    def head(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.unembed(self.norm(x))
+        return logits  # (B, T, V)
 
 
-def cut(model: Model, stages: int) -> list[Stage]:
+def cut(model: Model, stages: int, kind: type[Stage] = Stage) -> list[Stage]:
     """The model in so many stages, with as equal numbers of blocks as can be. They share its parameters.
 
     A tied head gets a layer of its own around the embedding's matrix: on one rank the two stay one parameter, on two
@@ -58,7 +66,7 @@ def cut(model: Model, stages: int) -> list[Stage]:
     if not 1 <= stages <= L:
         raise ValueError(f"a model of {L} blocks has 1 to {L} stages, not {stages}")
     ends = [L * s // stages for s in range(stages + 1)]
-    return [Stage(model, range(ends[s], ends[s + 1]), is_first=s == 0, is_last=s == stages - 1) for s in range(stages)]
+    return [kind(model, range(ends[s], ends[s + 1]), is_first=s == 0, is_last=s == stages - 1) for s in range(stages)]
 
 
 def sum_tied(stages: Mapping[int, Stage], group: dist.ProcessGroup) -> None:

@@ -9,7 +9,8 @@ or a gradient counted twice changes norms by a factor, which AdamW hides from th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,29 +21,28 @@ import pytest
 import kit
 from kit.gpt.hashes import first_difference
 from kit.gpt.trainer import Trainer
+from kit.plan.families import FAMILIES
 from kit.run.live import LiveRunner
+from tests.gloo import World, world
 from tests.topics.gpt.ranks import training
 
 TOLERANCE = 1e-4
 ON = {
-    2: ["ddp", "zero1", "zero2", "zero3", "tp", "tp+sp", "pp", "pp:GPipe", "pp:ZBH1", "pp:ZBVZeroBubble"],
-    4: ["ddp", "pp", "ddp=2 x tp", "zero1=2 x tp", "zero2=2 x tp", "zero3=2 x tp+sp"],
+    2: ["ddp", "zero1", "zero2", "zero3", "tp", "tp+sp", "pp", *(f"pp:{family}" for family in FAMILIES)],
+    4: ["ddp", "pp", "zero1=2 x tp", "zero3=2 x tp+sp", "ddp=2 x pp", "zero1=2 x pp:ZBVZeroBubble", "tp=2 x pp:ZBH1"],
+}
+ON_IN_FULL = {
+    4: ["ddp=2 x tp", "zero2=2 x tp", "zero1=2 x pp", "tp+sp=2 x pp:ZBVZeroBubble", "tp=2 x pp:DualPipe"],
+    8: ["ddp=2 x tp=2 x pp", "zero1=2 x tp+sp=2 x pp:ZBH1", "tp=2 x pp=4", "ddp=2 x pp=4"],
 }
 
 
 @pytest.fixture(scope="module")
-def four(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
-    """Four ranks that have what they train with imported: once, and not each of them."""
-    return cluster_of(4).reset(
-        preload=(
-            "kit.topics.gpt.run",
-            "torch.distributed.device_mesh",
-            "torch._dynamo",
-            "kit.gpt.checkpoint",
-            "torch.distributed.fsdp",
-            "torch.distributed.optim",
-        )
-    )
+def world_of() -> Iterator[Callable[[int], World]]:
+    """`world_of(4)`: plain ranks, without what would watch them, the same for every test that asks."""
+    with ExitStack() as worlds:
+        made = cache(lambda size: worlds.enter_context(world(size)))
+        yield made
 
 
 @cache
@@ -63,16 +63,25 @@ def test_the_trainer_on_one_rank_is_a_plain_loop() -> None:
         assert min(right["norm"]) > training.TIGHT and max(right["norm"]) > training.RECIPE.clip, "clipping has to do"
 
 
-@pytest.mark.parametrize("ranks", ON)
-def test_every_strategy_has_the_curve_of_one_rank(four: LiveRunner, ranks: int) -> None:
-    results = kit.options(ranks=ranks, cluster=four).record(training.curves, ON[ranks]).results
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """By number of ranks; what proves little more than the others is left to the full matrix."""
+    if "strategies" in metafunc.fixturenames:
+        cases = [*ON.items(), *(ON_IN_FULL.items() if metafunc.config.getoption("--full-matrix") else ())]
+        metafunc.parametrize(("size", "strategies"), cases, ids=[f"{size}-ranks" for size, _ in cases])
+
+
+def test_every_strategy_has_the_curve_of_one_rank(
+    world_of: Callable[[int], World], size: int, strategies: list[str]
+) -> None:
+    results = world_of(size).run(training.curves, strategies)
+    assert len(results[0]) >= len(strategies)
     for what in results[0]:
         assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
         assert_same(results[0][what], serial(what.endswith(", tied")), what)
 
 
-def test_torchs_own_and_what_stands_beside_has_the_same_curve(four: LiveRunner) -> None:
-    results = kit.options(ranks=2, cluster=four).record(training.curves_with_extras).results
+def test_torchs_own_and_what_stands_beside_has_the_same_curve(world_of: Callable[[int], World]) -> None:
+    results = world_of(2).run(training.curves_with_extras)
     for what in results[0]:
         assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
         assert_same(results[0][what], serial(True), what)
@@ -87,9 +96,9 @@ def test_with_the_manners_of_nccl_it_is_the_same(three_on_nccl: LiveRunner) -> N
         assert_same(found, right, what)
 
 
-def test_accumulation_keeps_shards_where_gradients_are_sharded(four: LiveRunner) -> None:
+def test_accumulation_keeps_shards_where_gradients_are_sharded(world_of: Callable[[int], World]) -> None:
     """Whole gradients between micro-batches would cost what stages 2 and 3 are there to save."""
-    for found in kit.options(ranks=2, cluster=four).record(training.whole_gradients).results:
+    for found in world_of(2).run(training.whole_gradients):
         assert found["ddp"] == found["zero1"] > 0 == found["zero2"] == found["zero3"]
 
 
@@ -97,9 +106,10 @@ def same(found: training.Found, right: training.Found) -> bool:
     return all(found[name] == pytest.approx(numbers, rel=TOLERANCE, abs=TOLERANCE) for name, numbers in right.items())
 
 
-def test_a_mistake_on_ranks_is_seen_in_the_curve(four: LiveRunner) -> None:
-    results = kit.options(ranks=2, cluster=four).record(training.mistaken).results
-    for what, found in results[0].items():
+def test_a_mistake_on_ranks_is_seen_in_the_curve(world_of: Callable[[int], World]) -> None:
+    on_two = world_of(2).run(training.mistaken)[0]
+    on_four = world_of(4).run(training.mistaken_in_products)[0]
+    for what, found in {**on_two, **on_four}.items():
         assert not same(found, serial(True)), f"nothing shows that there is {what}"
 
 
@@ -140,25 +150,26 @@ def test_a_mistake_on_one_rank_is_seen_in_the_curve(what: str, monkeypatch: pyte
     assert not same(training.measured(wrong), serial(True))
 
 
-def test_the_first_tensor_that_differs_is_named(four: LiveRunner) -> None:
+def test_the_first_tensor_that_differs_is_named(world_of: Callable[[int], World]) -> None:
     """In the step after one weight of one rank was changed in its last bit, which no loss shows."""
-    results = kit.options(ranks=2, cluster=four).record(training.parted).results
+    results = world_of(2).run(training.parted)
     runs = {f"rank {rank}": moments for rank, moments in enumerate(results)}
     assert first_difference(runs).endswith("differ, after step 2: rank 1 from rank 0")
     until_then = {rank: moments[:2] for rank, moments in runs.items()}
     assert first_difference(until_then) == ""
 
 
-RESUMED = {2: ["ddp", "zero1", "zero3", "tp+sp", "pp"], 4: ["zero2=2 x tp"]}
+RESUMED = {2: ["ddp", "zero1", "zero3", "tp+sp", "pp:DualPipe"], 4: ["zero1=2 x pp", "tp=2 x pp"]}
 
 
-@pytest.mark.parametrize("ranks", RESUMED)
-def test_a_training_goes_on_from_a_checkpoint(four: LiveRunner, ranks: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", RESUMED)
+def test_a_training_goes_on_from_a_checkpoint(world_of: Callable[[int], World], size: int, tmp_path: Path) -> None:
     """On the same ranks bit by bit, dropout's draws too; from another layout's within the tolerance."""
     training.saved_by_one(tmp_path)
-    run = kit.options(ranks=ranks, cluster=four).record
     right = serial(True)["loss"]
-    for strategy, found in run(training.saved_and_resumed, RESUMED[ranks], tmp_path).results[0].items():
+    for strategy, found in world_of(size).run(training.saved_and_resumed, RESUMED[size], tmp_path)[0].items():
         assert found["resumed"] == found["rest"] != found["begun"], f"{strategy}: it goes on otherwise"
         assert found["rest"] != pytest.approx(right[2:], abs=TOLERANCE), "dropout makes a difference"
         assert found["elsewhere"] == pytest.approx(right[2:], abs=TOLERANCE), f"{strategy}: from one rank's"
+        on_one = training.validated_by_one(tmp_path / f"{strategy} {size}")
+        assert on_one == pytest.approx(found["validation"], abs=TOLERANCE), f"{strategy}: by one rank"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import Trainer
 from kit.topics.gpt.reference import Layout
 from kit.topics.gpt.reference.parallelize import PLAIN, Extras
+from kit.topics.gpt.reference.pipelined import Alone
 from kit.topics.gpt.run import lay_out
 
 SIZES = GPTConfig(n_layer=4, n_head=4, n_embd=16, block_size=8, vocab_size=12)
@@ -90,22 +93,52 @@ def curves_with_extras() -> dict[str, Found]:
 
 def mistaken() -> dict[str, Found]:
     """What would be found of trainers that make one mistake each, on two ranks."""
-    found: dict[str, Found] = {}
 
-    def note(name: str, strategy: str, **wrong: Any) -> None:
-        training = trainer(strategy, 2)
-        laid_out: Any = training.strategy
-        for attribute, value in wrong.items():
-            where = laid_out if hasattr(laid_out, attribute) else laid_out.stepper
-            setattr(where, attribute, value(laid_out))
-        found[name] = measured(training)
+    def all_held(stepper: Any) -> Any:
+        return stepper.held_here
 
-    note("the same windows on every rank", "ddp", part=lambda laid_out: 0)
-    note("the norm of one shard", "zero2", groups=lambda laid_out: [])
-    note("copies counted on every rank", "tp", counted=lambda laid_out: laid_out.stepper.held_here)
-    note("a shared matrix whose gradients are not added", "pp", ends=lambda laid_out: None)
-    note("a shared matrix counted twice", "pp", counted=lambda laid_out: laid_out.stepper.held_here)
-    return found
+    return {
+        "the same windows on every rank": with_mistake("ddp", "part", lambda strategy: 0),
+        "the norm of one shard": with_mistake("zero2", "stepper.groups", lambda stepper: []),
+        "copies counted on every rank": with_mistake("tp", "stepper.counted", all_held),
+        "a shared matrix whose gradients are not added": with_mistake("pp", "shared", lambda strategy: []),
+        "a shared matrix counted twice": with_mistake("pp", "stepper.counted", all_held),
+        "the norm of one stage": with_mistake("pp", "stepper.groups", lambda stepper: []),
+        "two copies of a stage that go apart": with_mistake("pp:DualPipe", "shared", lambda strategy: []),
+    }
+
+
+def mistaken_in_products() -> dict[str, Found]:
+    """The same on four ranks, of two pipelines side by side."""
+    both, shards = "ddp=2 x pp", "zero1=2 x pp"
+    return {
+        "replicas that are not averaged": with_mistake(both, "average", lambda strategy: Alone()),
+        "one pipeline's loss": with_mistake(both, "_mean", lambda strategy: partial(of_one_pipeline, strategy)),
+        "norms of replicas added": with_mistake(both, "stepper.groups", lambda stepper: [*stepper.groups, replicas()]),
+        "the norm of one stage's shards": with_mistake(shards, "stepper.groups", lambda stepper: stepper.groups[:1]),
+    }
+
+
+def with_mistake(strategy: str, where: str, wrong: Callable[[Any], Any]) -> Found:
+    """wrong: of whoever has the attribute `where`, which takes its place."""
+    training = trainer(strategy, dist.get_world_size())
+    *path, name = where.split(".")
+    owner: Any = reduce(getattr, path, training.strategy)
+    setattr(owner, name, wrong(owner))
+    return measured(training)
+
+
+def of_one_pipeline(laid_out: Any, losses: list[torch.Tensor], m: int) -> torch.Tensor:
+    """The mean that is not taken over replicas."""
+    mean = torch.stack(losses).sum() / m if losses else torch.zeros(())  # ()
+    dist.all_reduce(mean, group=laid_out.groups.pp)
+    return mean
+
+
+def replicas() -> dist.ProcessGroup:
+    """The other ranks that have this rank's stage, where there are two pipelines of two stages."""
+    halves = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3])]
+    return halves[dist.get_rank() // 2]
 
 
 def whole_gradients() -> dict[str, int]:
@@ -151,11 +184,13 @@ def saved_and_resumed(strategies: list[str], folder: Path) -> dict[str, Found]:
         kept = Checkpoints(folder / f"{strategy} {ranks}", sizes, "", f"{strategy} {ranks}")
         begun = [going.step().loss for _ in range(2)]
         kept.save(going)
+        validation = going.validate()
         rest = [step.loss for step in going]
         torch.manual_seed(99)
         again = trainer(strategy, ranks, sizes=sizes, recipe=replace(RECIPE, seed=7))
         kept.resume(again)
         found[strategy] = {"begun": begun, "rest": rest, "resumed": [step.loss for step in again]}
+        found[strategy]["validation"] = validation
         other = trainer(strategy, ranks, recipe=replace(RECIPE, seed=7))
         Checkpoints(folder / "single 1", SIZES, "", f"{strategy} {ranks}").resume(other)
         found[strategy]["elsewhere"] = [step.loss for step in other]
@@ -168,6 +203,14 @@ def saved_by_one(folder: Path) -> None:
     going.step()
     going.step()
     Checkpoints(folder / "single 1", SIZES, "", "single 1").save(going)
+
+
+def validated_by_one(folder: Path) -> float:
+    """One rank's validation with the weights that others have saved."""
+    sizes = replace(SIZES, dropout=0.2)
+    other = trainer("single", 1, recipe=replace(RECIPE, seed=7), sizes=sizes)
+    Checkpoints(folder, sizes, "", "single 1").resume(other)
+    return other.validate()
 
 
 def serial(tied: bool) -> Found:
