@@ -14,7 +14,6 @@ from kit.grade.verdict import Verdict
 from kit.run.live import LiveRunner
 from tests.clusters import NEVER
 
-
 SEED = 20  # inputs that a failed test can name
 
 
