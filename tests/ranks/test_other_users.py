@@ -208,7 +208,7 @@ import os, sys
 sys.path.append({root!r})
 import kit.probe.peers as peers
 
-def strangers(known, inodes, user):
+def strangers(inodes, user):
     for name in os.listdir({folder!r}):
         try:
             os.unlink(os.path.join({folder!r}, name))
@@ -265,7 +265,7 @@ def test_a_group_with_a_stranger_in_it_is_given_up(cluster: LiveRunner) -> None:
     def intruded() -> str:
         import kit.probe.peers as peers
 
-        real, peers.strangers = peers.strangers, lambda known, inodes, user: {65534} if inodes else set()
+        real, peers.strangers = peers.strangers, lambda inodes, user: {65534} if inodes else set()
         try:
             import torch.distributed as dist
 

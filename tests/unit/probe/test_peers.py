@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+import struct
+from typing import NoReturn
 
-from kit.probe.peers import Connection, connections, own_inodes, parse, strangers
+import pytest
+
+from kit.probe import peers
+from kit.probe.peers import Connection, asked, connections, listed, own_inodes, parse, strangers
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
@@ -21,13 +27,12 @@ def test_table_is_read_and_only_established_ends_count() -> None:
     assert list(parse(text)) == [Connection("0100007F:9C40", "0100007F:8000", 1001, 8)]
 
 
-def test_another_user_at_the_far_end_is_a_stranger_and_root_is_none() -> None:
+def test_of_all_connections_those_of_these_sockets_count() -> None:
     known = []
     for port, user in ((1, 1001), (2, 65534), (3, 0)):
         known += [Connection("a:9", f"a:{port}", 1001, port), Connection(f"a:{port}", "a:9", user, 100 + port)]
-    assert strangers(known, {1, 2, 3}, user=1001) == {65534}
-    assert strangers(known, {1, 3}, user=1001) == set(), "a connection that is not ours was counted"
-    assert strangers(known, {1, 2, 3}, user=65534) == {1001}
+    assert listed(known, {1, 2, 3}) == {1001, 65534, 0}
+    assert listed(known, {1, 3}) == {1001, 0}, "a connection that is not ours was counted"
 
 
 def test_addresses_of_both_tables_meet() -> None:
@@ -36,17 +41,52 @@ def test_addresses_of_both_tables_meet() -> None:
         *parse(HEAD + row("0100007F:0009", "0100007F:0001", "01", 1001, 1)),
         *parse(HEAD + row(f"{mapped}:0001", f"{mapped}:0009", "01", 65534, 2)),
     ]
-    assert strangers(known, {1}, user=1001) == {65534}
+    assert listed(known, {1}) == {65534}
 
 
-def test_a_real_connection_of_this_process_is_seen_from_both_ends() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as caller:
+@pytest.mark.parametrize("told", ["asked", "listed"])
+@pytest.mark.parametrize(("address", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+def test_a_real_connection_of_this_process_is_seen_from_both_ends(
+    told: str, address: str, family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told == "listed":
+        monkeypatch.setattr(peers, "asked", refused)
+    before = own_inodes()
+    try:
+        server = socket.create_server((address, 0), family=family)
+    except OSError as lacking:
+        pytest.skip(f"no {address} on this host: {lacking}")
+    with server as listener, socket.create_connection(listener.getsockname()[:2]) as caller:
         called, _ = listener.accept()
         with called:
             own = {os.fstat(end.fileno()).st_ino for end in (caller, called)}
-            assert own <= own_inodes()
-            one, other = {end for end in connections() if end.inode in own}
-            assert (one.here, one.there) == (other.there, other.here)
-            assert strangers(connections(), own, user=os.geteuid()) == set()
+            assert own <= own_inodes() - before
+            assert strangers(own, user=os.geteuid()) == set()
             expected = set() if os.geteuid() == 0 else {os.geteuid()}
-            assert strangers(connections(), own, user=os.geteuid() + 1) == expected
+            assert strangers(own, user=os.geteuid() + 1) == expected
+            assert listed(connections(), own) == {os.geteuid()}
+            assert told == "listed" or list(asked(own)) == [os.geteuid()] * 2
+
+
+def test_a_caller_by_ipv6_is_seen_where_one_listens_on_ipv4() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET6) as caller:
+        caller.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
+        called, _ = listener.accept()
+        with called:
+            for end in (caller, called):
+                assert list(asked({os.fstat(end.fileno()).st_ino})) == [os.geteuid()]
+
+
+def test_a_far_end_that_has_gone_is_nobody_s_and_a_listener_is_not_taken_for_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        caller = socket.create_connection(listener.getsockname())
+        called, _ = listener.accept()
+        with called:
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            inodes = {os.fstat(called.fileno()).st_ino, os.fstat(listener.fileno()).st_ino}
+            caller.close()
+            assert list(asked(inodes)) == []
+
+
+def refused(inodes: set[int]) -> NoReturn:
+    raise OSError(errno.EPROTONOSUPPORT, "not here")
