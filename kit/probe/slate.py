@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 import warnings
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any
 
@@ -19,7 +20,7 @@ from kit.probe.own import is_own
 from kit.probe.world import seed_everything
 
 # Where code that tries things out puts functions of its own in place of torch's.
-_PATCHED: tuple[Any, ...] = (
+_TORCH: tuple[Any, ...] = (
     torch,
     torch.Tensor,
     torch.autograd,
@@ -28,10 +29,23 @@ _PATCHED: tuple[Any, ...] = (
     torch.nn.functional,
     torch.optim,
     torch.optim.Optimizer,
-    dist,
-    c10d,
-    dist.ProcessGroup,
 )
+_DISTRIBUTED: tuple[Any, ...] = (dist, c10d, dist.ProcessGroup)  # a rank's world has functions of its own there
+
+Functions = list[tuple[Any, dict[str, Any]]]  # by owner and name
+
+_shared: Functions = []
+
+
+def look() -> None:
+    """Sees torch's functions on behalf of all ranks that will be forked from this process: to look at these thousands
+    writes to the memory they lie in, of which each rank would get a copy of its own.
+    """
+    _shared[:] = _functions(_TORCH)
+
+
+def _functions(owners: Iterable[Any]) -> Functions:
+    return [(owner, {name: value for name, value in vars(owner).items() if callable(value)}) for owner in owners]
 
 
 class Slate:
@@ -47,9 +61,7 @@ class Slate:
         self._threads = torch.get_num_threads()
         self._dtype = torch.get_default_dtype()
         self._precision = torch.get_float32_matmul_precision()
-        self._functions = [
-            (owner, {name: value for name, value in vars(owner).items() if callable(value)}) for owner in _PATCHED
-        ]
+        self._functions = [*(_shared or _functions(_TORCH)), *_functions(_DISTRIBUTED)]
 
     def clean(self) -> None:
         for child in multiprocessing.active_children():

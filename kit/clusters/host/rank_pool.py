@@ -54,6 +54,7 @@ class RankPool:
         self.members = []
         agent = os.getpid()
         preload_used(self.used)
+        _look()
         for rank in range(self.world):
             ours, theirs = socket.socketpair()
             config = RankConfig(
@@ -111,6 +112,12 @@ class RankPool:
                 os.waitpid(pid, 0)
         for member in self.members:
             member.alive = False
+
+
+def _look() -> None:
+    from kit.probe import slate  # with torch, which the agent imports when it is ready to
+
+    slate.look()
 
 
 def _threads_main(*arguments: Any) -> None:
