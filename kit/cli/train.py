@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,19 @@ def add_to(commands: Any) -> None:
         metavar="WORDS",
         help="single, ddp, zero1, zero2, zero3, tp, tp+sp, pp, pp:SCHEDULE, or a product as 'ddp=2 x tp=2' "
         "(default: as the configuration says, or single)",
+    )
+    ladder = parser.add_argument_group("the speed ladder, a rung at a time (default: as the configuration says)")
+    ladder.add_argument("--precision", metavar="FORMAT", help="fp32, tf32, fp16 (with loss scaling) or bf16")
+    ladder.add_argument("--attention", metavar="HOW", help="fused, or plain: with a matrix of T x T for each head")
+    ladder.add_argument("--adamw", metavar="HOW", help="fused, or plain: one tensor after the other")
+    ladder.add_argument("--compile", metavar="BACKEND", help="torch.compile: inductor, for example")
+    ladder.add_argument(
+        "--recompute", action="store_true", default=None, help="activations again in place of keeping them"
+    )
+    ladder.add_argument("--built-in", action="store_true", default=None, help="torch's own in the place of ours")
+    ladder.add_argument("--pad", type=whole(1, "pad"), metavar="N", help="the vocabulary to a multiple of N")
+    ladder.add_argument(
+        "--total-batch", type=whole(1, "the tokens of a step"), metavar="TOKENS", help="of a step, by accumulation"
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="text, model and recipe, in TOML")
     parser.add_argument(
@@ -50,6 +63,11 @@ def run(options: argparse.Namespace) -> int:
     if options.resume and not config.checkpoints:
         raise ValueError("--resume goes on from a checkpoint: say --checkpoints FOLDER too")
     config = replace(config, resume=config.resume or options.resume)
+    turned = {each.name: getattr(options, each.name) for each in fields(config.extras)}
+    turned = {name: value for name, value in turned.items() if value is not None}
+    config = replace(config, extras=replace(config.extras, **turned), pad=options.pad or config.pad)
+    if options.total_batch:
+        config = replace(config, recipe=replace(config.recipe, total_batch=options.total_batch))
     if options.steps:
         recipe = config.recipe
         config = replace(

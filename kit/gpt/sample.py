@@ -27,13 +27,15 @@ def sample(
     temperature: float = 1.0,
     top_k: int | None = None,
     generator: torch.Generator | None = None,
+    vocabulary: int | None = None,
 ) -> torch.Tensor:
     """Goes on from tokens (B, T) by `count` tokens: (B, T + count).
 
     `block`: the most tokens the model looks back on; None: as its `config` says. `cache`: a GPT of ours keeps keys and
     values, so a token costs one token's work until the block is full; then positions move, and all is read anew.
     `temperature`: 0 takes the likeliest token each time, small ones keep near it, 1 draws as the model says. `top_k`:
-    only among the k likeliest. `generator`: lives on the device of the tokens. The model is left in the mode it was in.
+    only among the k likeliest. `vocabulary`: only among so many tokens; those after them pad the model and stand for
+    nothing. `generator`: lives on the device of the tokens. The model is left in the mode it was in.
     Raises ValueError for a negative temperature, k < 1, no tokens to go on from, or a cache with another model or a
     block of its own.
     """
@@ -47,7 +49,7 @@ def sample(
     try:
         next_logits = _remembering(model) if isinstance(model, GPT) and cache else partial(_reading, model, back)
         for _ in range(count):
-            token = _draw(next_logits(tokens), temperature, top_k, generator)  # (B, 1)
+            token = _draw(next_logits(tokens)[:, :vocabulary], temperature, top_k, generator)  # (B, 1)
             tokens = torch.cat([tokens, token], dim=1)           # (B, T + 1)
     finally:
         model.train(was_training)

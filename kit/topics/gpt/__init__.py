@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kit.topics.gpt.log import LEGEND as LEGEND
     from kit.topics.gpt.log import Log as Log
     from kit.topics.gpt.reference import Adam as Adam
+    from kit.topics.gpt.reference import Extras as Extras
     from kit.topics.gpt.reference import Layout as Layout
     from kit.topics.gpt.reference import parallelize as parallelize
     from kit.topics.gpt.run import Config as Config

@@ -11,20 +11,24 @@ from kit.cost.machines import ACCELERATORS
 SIZE = 1024  # of the matrices
 
 
-def peak_of(device: torch.device) -> tuple[float, str]:
-    """Flops per second in fp32, and where the figure is from."""
+FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def peak_of(device: torch.device, precision: str = "fp32") -> tuple[float, str]:
+    """Flops per second in a number format, 'fp32', 'tf32', 'fp16' or 'bf16', and where the figure is from."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     for known, accelerator in ACCELERATORS.items():
         if known in name:
-            return accelerator.peak("fp32"), f"data sheet of {accelerator.name}"
-    return measured_peak(device), f"measured here, by products of {SIZE} x {SIZE} matrices"
+            return accelerator.peak(precision), f"data sheet of {accelerator.name}, {precision}"
+    measured = "fp32" if precision == "fp16" and device.type == "cpu" else precision  # what it computes in
+    return measured_peak(device, measured), f"measured here, by products of {SIZE} x {SIZE} matrices in {measured}"
 
 
-def measured_peak(device: torch.device, repeats: int = 5) -> float:
-    """Flops per second of the best of some large matrix products, in fp32. Ranks that share a processor measure at the
+def measured_peak(device: torch.device, precision: str = "fp32", repeats: int = 5) -> float:
+    """Flops per second of the best of some large matrix products. Ranks that share a processor measure at the
     same time, and get each its share.
     """
-    a = torch.randn(SIZE, SIZE, device=device)
+    a = torch.randn(SIZE, SIZE, device=device).to(FORMATS.get(precision, torch.float32))
     fastest = float("inf")
     for _ in range(repeats + 1):  # the first one warms up, and is never the fastest
         began = time.perf_counter()

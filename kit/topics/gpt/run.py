@@ -23,7 +23,8 @@ from kit.plan.families import schedule
 from kit.topics.gpt.log import LEGEND, Log
 from kit.topics.gpt.peak import peak_of
 from kit.topics.gpt.reference import Adam, Layout, parallelize
-from kit.topics.gpt.reference.parallelize import PLAIN, Extras, Line
+from kit.topics.gpt.reference.ladder import PLAIN, Extras, remarks
+from kit.topics.gpt.reference.parallelize import Line
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Config:
         [recipe]
         steps = 500              # the fields of kit.gpt.Recipe
         [extras]
+        precision = "bf16"       # or fp32, tf32, fp16; the fields of kit.topics.gpt.Extras
         recompute = false        # and compile = "inductor", built_in = true: torch's own in the place of ours
 
     pad: the vocabulary's size is rounded up to a multiple of this, by tokens that never occur. checkpoints: a folder to
@@ -160,8 +162,10 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     training = prepare(config, device)
     trainer, strategy = training.trainer, training.trainer.strategy
     tell = say if not dist.is_initialized() or dist.get_rank() == 0 else _silent
-    peak, source = peak_of(strategy.device)
+    peak, source = peak_of(strategy.device, config.extras.precision)
     tell(LEGEND)
+    for remark in remarks(config.extras, strategy.device):
+        tell(remark)
     tell(f"{training.layout} on {training.layout.ranks} x {strategy.device}; peak {peak:.3g} flops/s, {source}")
     log = Log(training.layout.ranks, peak, training.flops)
     checkpoints = training.checkpoints(config.checkpoints) if config.checkpoints else None

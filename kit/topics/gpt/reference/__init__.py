@@ -3,7 +3,9 @@
 To be read in this order:
 
     parallelize   the page of contents: which layers are cut, what is wrapped, who steps the weights
-    layout        'zero2', 'tp+sp', 'ddp=2 x tp=2': a strategy in a word, and the mesh of ranks it asks for
+    ladder        number formats, fused attention and the like: what makes one device faster
+    layout        'zero2', 'tp+sp', 'ddp=2 x tp=2': a strategy in a word, and how many ranks each part has
+    mesh          the groups of ranks that it asks for
     replicas      models that are called as a whole: alone, averaged, sharded, in tensor-parallel shards
     pipelined     models in stages
     norm          the norm of all gradients together, whoever holds them, and clipping by it
@@ -13,8 +15,9 @@ To be read in this order:
 What `parallelize` gives is called alike on every rank: `gradients`, `clip`, `update`, `loss`, `state`, `restore`.
 """
 
+from kit.topics.gpt.reference.ladder import Extras
 from kit.topics.gpt.reference.layout import Layout
 from kit.topics.gpt.reference.parallelize import parallelize
 from kit.topics.gpt.reference.replicas import Adam
 
-__all__ = ["Adam", "Layout", "parallelize"]
+__all__ = ["Adam", "Extras", "Layout", "parallelize"]

@@ -6,7 +6,7 @@ Letters: B, T, C of what passes between stages of a pipeline; n ranks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from kit.topics.data_parallel.reference.ddp import BucketedDDP
+from kit.topics.gpt.reference.ladder import PLAIN, Extras, arithmetic, attending, check_device
 from kit.topics.gpt.reference.layout import Layout
 from kit.topics.gpt.reference.mesh import Groups
 from kit.topics.gpt.reference.pipelined import (
@@ -40,20 +41,6 @@ from kit.topics.zero.reference.stages import ZeroStage1, ZeroStage2, ZeroStage3
 
 Tensor = torch.Tensor
 ZERO: dict[str, Callable[..., ZeroOptimizer]] = {"zero1": ZeroStage1, "zero2": ZeroStage2, "zero3": ZeroStage3}
-
-
-@dataclass(frozen=True)
-class Extras:
-    """What any layout may have beside. recompute: activations, in place of keeping them. compile: torch.compile with
-    this backend ('inductor'; '': none). built_in: torch's own wrappers and optimizers in the place of ours.
-    """
-
-    recompute: bool = False
-    compile: str = ""
-    built_in: bool = False
-
-
-PLAIN = Extras()
 
 
 @dataclass(frozen=True)
@@ -83,6 +70,9 @@ def parallelize(
     """
     check(layout, extras)
     device = next(model.parameters()).device
+    check_device(extras, device)
+    adam = replace(adam, fused=extras.adamw == "fused")
+    numbers = arithmetic(extras, device)
     if extras.recompute:
         recompute_blocks(model)
     groups = Groups.of(layout, device)
@@ -93,10 +83,13 @@ def parallelize(
     if extras.compile:
         module.compile(backend=extras.compile)
     if extras.built_in:
-        return by_torch(module, layout, groups, adam, device)
-    if layout.data in ZERO:
-        return sharded(module, counted, layout, groups, adam, device)
-    return averaged(module, counted, groups, adam, device)
+        replica = by_torch(module, layout, groups, adam, device)
+    elif layout.data in ZERO:
+        replica = sharded(module, counted, layout, groups, adam, device)
+    else:
+        replica = averaged(module, counted, groups, adam, device)
+    replica.numbers, replica.attending = numbers, partial(attending, extras)
+    return replica
 
 
 def recompute_blocks(model: Any) -> None:
@@ -225,5 +218,14 @@ def check(layout: Layout, extras: Extras) -> None:
         raise ValueError(f"torch's own is here for ddp, zero1, zero2 and zero3, not for {layout}: leave the switch out")
     if extras.compile and (layout.data not in ("single", "ddp") or layout.tp * layout.pp > 1):
         raise ValueError(f"compiled models are tried with single and ddp, not with {layout}: leave compile out")
-    if extras.recompute and layout.tp * layout.pp > 1:
-        raise ValueError(f"recomputation is tried with data parallel strategies, not with {layout}: leave it out")
+    turned = {
+        "recomputation": extras.recompute,
+        extras.precision: extras.precision in ("fp16", "bf16"),
+        "plain attention": extras.attention == "plain",
+    }
+    for name in [name for name, on in turned.items() if on and layout.tp * layout.pp > 1]:
+        raise ValueError(f"{name} is tried with data parallel strategies, not with {layout}: leave it out")
+    if extras.precision == "fp16" and layout.data in ZERO:
+        raise ValueError(f"losses are scaled for single and ddp, not for {layout}'s shards: leave fp16, choose bf16")
+    if extras.adamw == "plain" and layout.data in ZERO:
+        raise ValueError(f"{layout.data} steps shards with an AdamW of its own: leave the switch of AdamW out")

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from kit.topics.gpt.reference.ladder import Exact
 from kit.topics.gpt.reference.norm import scale, total_norm
 from kit.topics.gpt.reference.state import Held, RandomStates, gathered, names_of, scattered
 from kit.topics.zero.reference.by_hand import all_gather, flatten, unflatten
@@ -29,6 +30,7 @@ class Adam:
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = 1e-8
     weight_decay: float = 0.1
+    fused: bool = True  # all tensors of a group in one kernel; else one after the other
 
     def groups(self, module: nn.Module) -> list[dict[str, Any]]:
         """Parameter groups as torch's optimizers take them."""
@@ -38,7 +40,8 @@ class Adam:
 
     def of(self, module: nn.Module) -> torch.optim.AdamW:
         """torch's, for all of a module that lies on this rank."""
-        return torch.optim.AdamW(self.groups(module), lr=0.0, betas=self.betas, eps=self.eps, fused=True)
+        how = {"fused": True} if self.fused else {"foreach": False}
+        return torch.optim.AdamW(self.groups(module), lr=0.0, betas=self.betas, eps=self.eps, **how)
 
 
 class WithRandomNumbers:
@@ -68,7 +71,8 @@ class Replica(WithRandomNumbers):
 
     called: the model, or what is called in its place. module: whose mode is set. group: of the ranks with different
     data, cut: of those that share its layers; None: there is one. quiet: a context in which backward passes leave whole
-    gradients on their rank (DDP's no_sync): less is sent then. None where no rank has room for them.
+    gradients on their rank (DDP's no_sync): less is sent then. None where no rank has room for them. numbers: what it
+    computes in; attending: a context around its passes.
     """
 
     def __init__(
@@ -83,6 +87,8 @@ class Replica(WithRandomNumbers):
     ) -> None:
         self.called, self.module, self.stepper, self.device = called, module, stepper, device
         self.group, self.cut, self.quiet = group, cut, quiet or nullcontext
+        self.numbers = Exact()
+        self.attending: Callable[[], AbstractContextManager[object]] = nullcontext
         region = getattr(module, "region", None)  # of a tensor-parallel module
         self.random = RandomStates(device, () if region is None else (region.equal, region.own))
         self.part = 0 if group is None else dist.get_rank(group)
@@ -93,18 +99,26 @@ class Replica(WithRandomNumbers):
         after each where gradients are kept in shards.
         """
         self.module.train()
-        self.stepper.forget()  # what a step that was given up has left
+        while True:
+            self.stepper.forget()  # what a step that was given up has left
+            with self.attending():
+                mean = self._there_and_back(micro_batches, mark)
+            if self.numbers.settled(self.module.parameters()):
+                return self._mean(mean)
+
+    def _there_and_back(self, micro_batches: Sequence[Batch], mark: Mark) -> Tensor:
         m = len(micro_batches)
         mean = torch.zeros((), device=self.device)  # ()
         for number, (tokens, targets) in enumerate(micro_batches):
             with self.quiet() if number < m - 1 else nullcontext():
-                _, loss = self.called(tokens, targets)  # (B, T, V), ()
+                with self.numbers.forward():
+                    _, loss = self.called(tokens, targets)  # (B, T, V), ()
                 loss = loss / m
                 mark("forward")
-                loss.backward()
+                self.numbers.scaled(loss).backward()
                 mark("backward")
             mean += loss.detach()
-        return self._mean(mean)
+        return mean
 
     def clip(self, norm: float) -> float:
         return self.stepper.clip(norm)
@@ -116,7 +130,8 @@ class Replica(WithRandomNumbers):
     @torch.no_grad()
     def loss(self, micro_batches: Sequence[Batch]) -> Tensor:
         self.module.eval()
-        losses = [self.called(tokens, targets)[1] for tokens, targets in micro_batches]  # each ()
+        with self.attending(), self.numbers.forward():
+            losses = [self.called(tokens, targets)[1] for tokens, targets in micro_batches]  # each ()
         return self._mean(torch.stack(losses).mean())
 
     def state(self) -> dict[str, Tensor]:

@@ -87,6 +87,16 @@ def test_torchs_own_and_what_stands_beside_has_the_same_curve(world_of: Callable
         assert_same(results[0][what], serial(True), what)
 
 
+def test_in_16_bits_curves_are_the_same_within_the_format(world_of: Callable[[int], World]) -> None:
+    """For the tolerance see unit/test_ladder.py; norms of two ranks differ as those of one do."""
+    right = serial(True)
+    for what, found in world_of(2).run(training.curves_in_16_bits)[0].items():
+        tolerance = 16 * 2.5 * 2 ** {"bf16": -9, "fp16": -12}[what.partition(" ")[0]]
+        for name in ("loss", "norm", "validation"):
+            assert found[name] == pytest.approx(right[name], abs=tolerance), f"{what}: {name}"
+        assert found["loss"] != pytest.approx(right["loss"], abs=1e-6), f"{what}: nothing was rounded"
+
+
 def test_with_the_manners_of_nccl_it_is_the_same(three_on_nccl: LiveRunner) -> None:
     """On three ranks, among which neither layers nor a pass of the data come out even."""
     recipe = replace(training.RECIPE, total_batch=48)

@@ -88,7 +88,19 @@ def curves_with_extras() -> dict[str, Found]:
     }
     found["recomputed"] = measured(trainer("zero3", 2, extras=Extras(recompute=True)))
     found["compiled"] = measured(trainer("ddp", 2, extras=Extras(compile="eager")))
+    slow = Extras(attention="plain", adamw="plain", recompute=True)
+    found["the ladder's lowest rungs"] = measured(trainer("ddp", 2, extras=slow))
     return found
+
+
+def curves_in_16_bits() -> dict[str, Found]:
+    """By each format that a strategy may have."""
+    having = {"ddp": ("bf16", "fp16"), "zero1": ("bf16",), "zero2": ("bf16",), "zero3": ("bf16",)}
+    return {
+        f"{precision} {strategy}": measured(trainer(strategy, 2, extras=Extras(precision=precision)))
+        for strategy, formats in having.items()
+        for precision in formats
+    }
 
 
 def mistaken() -> dict[str, Found]:

@@ -96,6 +96,8 @@ def test_a_block_is_computed_twice_where_it_is_recomputed(recompute: bool) -> No
         (Layout(tp=2), Extras(built_in=True)),
         (Layout("zero3", dp=2), Extras(compile="inductor")),
         (Layout(pp=2), Extras(recompute=True)),
+        (Layout("zero2", dp=2), Extras(precision="fp16")),
+        (Layout("zero1", dp=2), Extras(adamw="plain")),
     ],
 )
 def test_what_cannot_be_had_together_is_said_before_ranks_begin(layout: Layout, extras: Extras) -> None:

@@ -86,6 +86,25 @@ def test_the_command_trains_and_refuses_in_a_sentence(tiny: Path, capsys: pytest
     assert "add ranks" in capsys.readouterr().err
 
 
+def test_the_command_turns_the_ladder(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*switches: str) -> tuple[int, str, str]:
+        code = cli.main(["train", "--config", str(tiny), "--device", "cpu", "--steps", "1", *switches])
+        return code, *capsys.readouterr()
+
+    assert said("--precision", "tf32")[0] == 2
+    assert "and this is a CPU" in said("--precision", "tf32")[2]
+    code, out, _ = said("--precision", "fp16", "--attention", "plain", "--adamw", "plain", "--recompute", "--pad", "8")
+    assert code == 0 and "fp16 on a CPU" in out and "matrices in fp32" in out
+    code, out, _ = said("--precision", "bf16", "--total-batch", "64")
+    assert code == 0 and "matrices in bf16" in out
+    assert float(_value(out, "sps")) * float(_value(out, "dt")) == pytest.approx(64 / 8, rel=0.05), "windows of a step"
+    assert "do not divide into micro-batches" in said("--total-batch", "65")[2]
+
+
+def _value(log: str, name: str) -> str:
+    return log.split(f" {name}=")[1].split()[0]
+
+
 def test_token_shards_train_as_the_text_they_were_written_from(tiny: Path, tmp_path: Path) -> None:
     """They are mapped, not read, and lie in several files."""
     config = Config.read(tiny)
