@@ -92,6 +92,10 @@ class Judge:
         self.shown = next(exercise.cases(ranks, self._random(ranks)))  # what the target is run with, for the picture
         self._beyond = [world for world in exercise.beyond if world > ranks]
 
+    @functools.cached_property
+    def _race(self) -> str:
+        return reading.race(self.function)
+
     def verdict(self) -> Verdict:
         for world in (*range(2, self.ranks + 1), *self._beyond):
             cases = self.exercise.cases(world, self._random(world))
@@ -103,7 +107,7 @@ class Judge:
                 except Trouble as trouble:
                     words = f"{self._where(case)}: {self._told(str(trouble), case, trouble.trace)}"
                     return self._failed("values", words, case, trouble.trace)
-                wrong = reading.race(self.function) or values.judge(self.exercise, run)
+                wrong = self._race or values.judge(self.exercise, run)
                 if wrong:
                     words = f"{self._where(case)}: {self._with_remark(wrong)}"
                     return self._failed("values", words, case, run.trace)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import sys
 import threading
+from collections.abc import Callable
+from functools import lru_cache
 from types import CodeType, FrameType
+from typing import TypeVar
 
 from kit.probe.own import is_own_file, source_lines
 from kit.resources import reference_label
 from kit.trace.facts import Place
 
 OTHER, REFERENCE, OWN = 0, 1, 2
+_T = TypeVar("_T")
 _INNER = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
@@ -25,27 +29,36 @@ class Code:
             "<"
         ):  # typed after `python -c` or at a prompt: no text is known of it, and it is stepped
             self._kinds[root_file] = OWN
-        self._sorting = threading.Lock()
-        self._statements = {file: statement_starts(lines) for file, lines in sources.items()}
+        self._sources = sources
+        self._statements: dict[str, dict[int, int]] = {}
+        self._finding = threading.Lock()
         # By instruction, since to find its line takes longer; by the id of its code, since to hash that does, too.
         self._places: dict[int, tuple[CodeType, dict[int, Place]]] = {}
 
     def kind(self, file: str) -> int:
         kind = self._kinds.get(file)
-        return self._sort(file) if kind is None else kind
+        return self._found(file, self._kinds, _sorted) if kind is None else kind
 
-    def _sort(self, file: str) -> int:
+    def _starts(self, file: str) -> dict[int, int]:
+        """Of its statements, read when they are first asked for: most files of a run no rank stands in."""
+        if self.kind(file) == OTHER:
+            return {}
+        starts = self._statements.get(file)
+        return self._found(file, self._statements, self._read) if starts is None else starts
+
+    def _read(self, file: str) -> dict[int, int]:
+        lines = self._sources.get(file)
+        return statement_starts(source_lines(file) if lines is None else lines)
+
+    def _found(self, file: str, known: dict[str, _T], find: Callable[[str], _T]) -> _T:
         """The rank's own thread and the one that tells of it may both ask; Python 3.11 cannot parse for two at once."""
         tracer = sys.gettrace()
         sys.settrace(None)  # whoever asks may be traced: each call below would ask again, and wait for itself
         try:
-            with self._sorting:
-                if file not in self._kinds:
-                    kind = REFERENCE if reference_label(file) is not None else OWN if is_own_file(file) else OTHER
-                    if kind != OTHER:
-                        self._statements[file] = statement_starts(source_lines(file))
-                    self._kinds[file] = kind
-                return self._kinds[file]
+            with self._finding:
+                if file not in known:
+                    known[file] = find(file)
+                return known[file]
         finally:
             sys.settrace(tracer)
 
@@ -60,11 +73,11 @@ class Code:
 
     def line(self, file: str, line: int) -> int:
         """The first line of the simple statement that `line` is in: a call over three lines is one place."""
-        return self._statements.get(file, {}).get(line, line)
+        return self._starts(file).get(line, line)
 
     def is_long(self, file: str, line: int) -> bool:
         """Whether the simple statement that begins at `line` goes on over further lines: its events come in several."""
-        return line + 1 in self._statements.get(file, {})
+        return line + 1 in self._starts(file)
 
     def stack(self, frame: FrameType | None) -> list[FrameType]:
         """The stepped frames from the outermost to the one nearest to `frame`."""
@@ -101,6 +114,11 @@ class Code:
         return self.place_of(fallback) if fallback is not None else None
 
 
+def _sorted(file: str) -> int:
+    return REFERENCE if reference_label(file) is not None else OWN if is_own_file(file) else OTHER
+
+
+@lru_cache(maxsize=64)  # the files of one run are mostly those of the one before
 def statement_starts(lines: tuple[str, ...]) -> dict[int, int]:
     """Maps every line of a simple statement that spans several lines to the statement's first line."""
     try:

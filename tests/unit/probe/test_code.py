@@ -14,7 +14,7 @@ from kit.probe.code import OTHER, OWN, REFERENCE, Code
 FILE = str(Path(kit.__file__).parent / "topics" / "zero" / "reference" / "flat.py")
 
 
-def test_a_reference_is_read_once_and_known_when_it_has_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_is_read_once_and_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     code, reading, read = Code({}, "cell"), threading.Event(), threading.Event()
     times: list[int] = []
     told: list[tuple[int, int]] = []
@@ -26,7 +26,7 @@ def test_a_reference_is_read_once_and_known_when_it_has_been_read(monkeypatch: p
         return {2: 1}
 
     monkeypatch.setattr(module, "statement_starts", slowly)
-    first = threading.Thread(target=code.kind, args=(FILE,))
+    first = threading.Thread(target=code.line, args=(FILE, 1))
     second = threading.Thread(target=lambda: told.append((code.kind(FILE), code.line(FILE, 2))))
     first.start()
     reading.wait()
