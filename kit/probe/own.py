@@ -15,9 +15,20 @@ _INSTALLED = tuple(
 )
 
 
+_others: dict[str, object] = {}  # modules that are not own, by the name they were last found under
+
+
 def own_modules() -> dict[str, ModuleType]:
     """Those that are loaded, by name, without the one that is `__main__`."""
-    return {name: module for name, module in list(sys.modules.items()) if name != "__main__" and is_own(module)}
+    own = {}
+    for name, module in list(sys.modules.items()):
+        if _others.get(name) is module or name == "__main__":
+            continue
+        if is_own(module):
+            own[name] = module
+        else:
+            _others[name] = module
+    return own
 
 
 def is_own(module: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,9 +39,14 @@ def describe(cluster: Cluster, package: Package, call: Call, world: int, links: 
         "devices": cluster.devices[:world],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "arguments": arguments(*call),
-        "versions": (("python", platform.python_version()), ("torch", metadata.version("torch"))),
+        "versions": _versions(),
         "notes": tuple(notes),
     }
+
+
+@cache  # to look torch's up takes a millisecond
+def _versions() -> tuple[tuple[str, str], ...]:
+    return ("python", platform.python_version()), ("torch", metadata.version("torch"))
 
 
 def arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
