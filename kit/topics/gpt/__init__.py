@@ -9,6 +9,7 @@ from kit import lazy
 if TYPE_CHECKING:
     from kit.topics.gpt.log import LEGEND as LEGEND
     from kit.topics.gpt.log import Log as Log
+    from kit.topics.gpt.mesh import mesh_panel as mesh_panel
     from kit.topics.gpt.reference import Adam as Adam
     from kit.topics.gpt.reference import Extras as Extras
     from kit.topics.gpt.reference import Layout as Layout

@@ -11,6 +11,8 @@ from kit.plot.pipeline import pipeline_figure
 from kit.plot.timeline import timeline_figure
 from kit.plot.traffic import traffic_figure
 from kit.topics.data_parallel.figures import loss_figure, overlap_figure, scaling_figure
+from kit.topics.gpt.mesh import mesh_figure
+from kit.topics.gpt.reference.layout import Layout
 from kit.topics.tensor.figures import cut_figure
 from kit.topics.zero.figures import stage_figures
 from tests.topics.data_parallel.unit import test_loss_figure, test_overlap_figure, test_scaling_figure
@@ -36,6 +38,7 @@ FIGURES: dict[str, Figure] = {
     "overlap": overlap_figure(test_overlap_figure.settings()),
     "scaling": scaling_figure(test_scaling_figure.WEAK, test_scaling_figure.PREDICTED),
     "losses": loss_figure({"1 rank": test_loss_figure.ALONE, "4 ranks": test_loss_figure.TOGETHER}),
+    "mesh": mesh_figure(Layout("ddp", dp=2, tp=2, pp=2), "dp=1"),
     "terms of a sum": cut_figure(test_cuts.by_rows(summed=False), 0, "rows"),
     "stages": stage_figures(test_stage_figures.runs(), test_stage_figures.P)[0][2],
 }

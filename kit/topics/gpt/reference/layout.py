@@ -18,6 +18,8 @@ from typing import NamedTuple
 DATA = ("single", "ddp", "zero1", "zero2", "zero3")
 TENSOR = ("tp", "tp+sp")
 NAMES = (*DATA, *TENSOR, "pp")
+DIRECTIONS = ("tp", "dp", "pp")
+_AT = re.compile(r"(?P<name>[a-z]+)\s*=\s*(?:(?P<one>\d+)|(?P<first>\d*):(?P<end>\d*))")
 _PART = re.compile(r"(?P<name>[a-z0-9+]+?)(?::(?P<schedule>[A-Za-z0-9]+))?(?:=(?P<ranks>\d+))?")
 
 
@@ -55,6 +57,33 @@ class Layout:
         rest, tp = divmod(rank, self.tp)
         pp, dp = divmod(rest, self.dp)
         return Place(dp, tp, pp)
+
+    def at(self, where: str) -> tuple[int, ...]:
+        """The ranks at a place in the mesh: 'dp=1, tp=0:4' are those with dp 1 and tp 0 to 3, whatever their pp.
+
+        For whatever takes ranks: `session.step(ranks=layout.at("dp=1"))`, `panel.hold(*layout.at("pp=0"))`. Raises
+        ValueError for words that name no place here.
+        """
+        within = {name: range(getattr(self, name)) for name in DIRECTIONS}
+        for word in filter(None, (part.strip() for part in where.split(","))):
+            said = _AT.fullmatch(word)
+            if said is None or said["name"] not in DIRECTIONS:
+                raise ValueError(f"{word!r} is no place in a mesh: write as in 'dp=1, tp=0:4'; it has dp, tp and pp")
+            name, size = said["name"], getattr(self, said["name"])
+            first = int(said["one"] or said["first"] or 0)
+            end = first + 1 if said["one"] else int(said["end"] or size)
+            if not first < end <= size:
+                raise ValueError(f"{word!r}: {self} has {name}=0:{size}, and nothing there")
+            within[name] = range(first, end)
+        places = ((rank, self.place(rank)) for rank in range(self.ranks))
+        return tuple(rank for rank, place in places if all(getattr(place, name) in within[name] for name in DIRECTIONS))
+
+    def groups(self, direction: str) -> list[tuple[int, ...]]:
+        """The ranks that are together in one direction, group by group."""
+        found: dict[Place, list[int]] = {}
+        for rank in range(self.ranks):
+            found.setdefault(self.place(rank)._replace(**{direction: 0}), []).append(rank)
+        return [tuple(ranks) for ranks in found.values()]
 
     def stream(self, rank: int) -> int:
         """A number for what a rank draws: ranks of a tensor-parallel group draw alike outside the layers they share,
