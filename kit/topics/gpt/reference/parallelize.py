@@ -24,6 +24,7 @@ from kit.topics.gpt.reference.pipelined import (
     Averaged,
     Averaging,
     InShards,
+    Passing,
     Pipelined,
     Shared,
     StageInShards,
@@ -40,6 +41,7 @@ from kit.topics.zero.reference.optimizer import ZeroOptimizer
 from kit.topics.zero.reference.stages import ZeroStage1, ZeroStage2, ZeroStage3
 
 Tensor = torch.Tensor
+LossOf = Callable[[Tensor, Tensor], Tensor]
 ZERO: dict[str, Callable[..., ZeroOptimizer]] = {"zero1": ZeroStage1, "zero2": ZeroStage2, "zero3": ZeroStage3}
 
 
@@ -52,7 +54,7 @@ class Line:
     rows: Rows
     depth: int
     like: Tensor
-    loss_of: Callable[[Tensor, Tensor], Tensor]
+    loss_of: LossOf
 
     @cached_property
     def home(self) -> dict[int, int]:
@@ -78,7 +80,9 @@ def parallelize(
     groups = Groups.of(layout, device)
     if layout.pp > 1:
         assert line is not None, "a pipeline has a schedule"
-        return in_stages(model, layout, groups, adam, line, seed, device)
+        return in_stages(model, layout, groups, adam, line, extras, seed)
+    if extras.built_in and layout.tp > 1:
+        return layers_by_torch(model, layout, groups, adam, device)
     module, counted = in_shards(model, layout, groups, seed)
     if extras.compile:
         module.compile(backend=extras.compile)
@@ -136,7 +140,7 @@ def zero_of(module: nn.Module, layout: Layout, groups: Groups, adam: Adam) -> Ze
 
 
 def in_stages(
-    model: Any, layout: Layout, groups: Groups, adam: Adam, line: Line, seed: int, device: torch.device
+    model: Any, layout: Layout, groups: Groups, adam: Adam, line: Line, extras: Extras, seed: int
 ) -> Pipelined:
     """Stages on ranks as the rows have them; gradients of replicas averaged when a step is through."""
     module, owned = in_shards(model, layout, groups, seed)
@@ -151,8 +155,23 @@ def in_stages(
     like = line.like.chunk(layout.tp, 1)[0].contiguous() if layout.sequence else line.like  # (B, T, C) or (B, T/n, C)
     loss_of = line.loss_of if groups.tp is None else partial(vocabulary_loss, group=groups.tp)
     forward = [[action for action in row if action.kind == "F"] for row in line.rows]
-    training, looking = (Pipeline(rows, mine, line.depth, like, loss_of, groups.pp) for rows in (line.rows, forward))
-    return Pipelined(mine, training, looking, stepper, groups, shared, average, twin, device)
+    looking = Pipeline(forward, mine, line.depth, like, loss_of, groups.pp)
+    training: Passing = (
+        by_torchs_runtime(layout, line, mine, like, loss_of, groups)
+        if extras.built_in
+        else Pipeline(line.rows, mine, line.depth, like, loss_of, groups.pp)
+    )
+    return Pipelined(mine, training, looking, stepper, groups, shared, average, twin, like.device)
+
+
+def by_torchs_runtime(
+    layout: Layout, line: Line, stages: dict[int, Stage], like: Tensor, loss_of: LossOf, groups: Groups
+) -> Passing:
+    """Through the stages and back by torch.distributed.pipelining, and its own schedule of that name."""
+    from kit.topics.gpt.reference import built_in
+
+    m = 1 + max(action.micro_batch for row in line.rows for action in row)
+    return built_in.TorchPipeline(layout.schedule, stages, line.depth, m, loss_of, groups.pp, like)
 
 
 def on_their_ranks(module: Any, line: Line, kind: type[Stage]) -> tuple[dict[int, Stage], dict[str, list[int]]]:
@@ -193,6 +212,16 @@ def stepped_after(
     return Whole(adam.of(module), counted, groups.there("tp", "pp")), average
 
 
+def layers_by_torch(model: Any, layout: Layout, groups: Groups, adam: Adam, device: torch.device) -> Replica:
+    """Layers in shards by torch's DTensor."""
+    from kit.topics.gpt.reference import built_in  # loads what takes seconds, for those who ask for it
+
+    if model.dropout.p:
+        raise ValueError("DTensor would drop the same elements of different heads: set dropout to 0, or leave built_in")
+    assert groups.mesh is not None, "ranks share layers"
+    return built_in.tensor_parallel(model, groups.mesh["tp"], adam, device, sequence=layout.sequence)
+
+
 def by_torch(module: nn.Module, layout: Layout, groups: Groups, adam: Adam, device: torch.device) -> Replica:
     """The same by torch's own."""
     from kit.topics.gpt.reference import built_in  # loads what takes seconds, for those who ask for it
@@ -214,8 +243,8 @@ def check(layout: Layout, extras: Extras) -> None:
             f"{layout}: a pipeline takes its micro-batches one by one, and {layout.data} would send its shards for each"
             " of them: leave it out, ddp and zero1 go beside a pipeline"
         )
-    if extras.built_in and (layout.dp == 1 or layout.tp * layout.pp > 1):
-        raise ValueError(f"torch's own is here for ddp, zero1, zero2 and zero3, not for {layout}: leave the switch out")
+    if extras.built_in and sum(size > 1 for size in (layout.dp, layout.tp, layout.pp)) != 1:
+        raise ValueError(f"torch's own is here for one strategy at a time, not for {layout}: leave the switch out")
     if extras.compile and (layout.data not in ("single", "ddp") or layout.tp * layout.pp > 1):
         raise ValueError(f"compiled models are tried with single and ddp, not with {layout}: leave compile out")
     turned = {

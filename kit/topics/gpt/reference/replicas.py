@@ -40,8 +40,11 @@ class Adam:
 
     def of(self, module: nn.Module) -> torch.optim.AdamW:
         """torch's, for all of a module that lies on this rank."""
-        how = {"fused": True} if self.fused else {"foreach": False}
-        return torch.optim.AdamW(self.groups(module), lr=0.0, betas=self.betas, eps=self.eps, **how)
+        return self.of_groups(self.groups(module))
+
+    def of_groups(self, groups: list[dict[str, Any]]) -> torch.optim.AdamW:
+        how: dict[str, bool] = {"fused": True} if self.fused else {"foreach": False}
+        return torch.optim.AdamW(groups, lr=0.0, betas=self.betas, eps=self.eps, **how)
 
 
 class WithRandomNumbers:

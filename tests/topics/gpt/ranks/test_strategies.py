@@ -63,6 +63,10 @@ def test_the_trainer_on_one_rank_is_a_plain_loop() -> None:
         assert min(right["norm"]) > training.TIGHT and max(right["norm"]) > training.RECIPE.clip, "clipping has to do"
 
 
+BY_TORCH = ["ddp", "zero1", "zero2", "zero3", "tp+sp", "pp", "pp:ZBVZeroBubble"]
+BY_TORCH_IN_FULL = ["tp", "pp:GPipe", "pp:Interleaved1F1B", "pp:LoopedBFS", "pp:InterleavedZeroBubble", "pp:DualPipeV"]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """By number of ranks; what proves little more than the others is left to the full matrix."""
     if "strategies" in metafunc.fixturenames:
@@ -80,11 +84,19 @@ def test_every_strategy_has_the_curve_of_one_rank(
         assert_same(results[0][what], serial(what.endswith(", tied")), what)
 
 
-def test_torchs_own_and_what_stands_beside_has_the_same_curve(world_of: Callable[[int], World]) -> None:
-    results = world_of(2).run(training.curves_with_extras)
+def test_torchs_own_and_what_stands_beside_has_the_same_curve(
+    world_of: Callable[[int], World], request: pytest.FixtureRequest
+) -> None:
+    names = BY_TORCH + (BY_TORCH_IN_FULL if request.config.getoption("--full-matrix") else [])
+    results = world_of(2).run(training.curves_with_extras, names)
     for what in results[0]:
         assert all(found[what] == results[0][what] for found in results), f"{what}: the ranks disagree"
         assert_same(results[0][what], serial(True), what)
+
+
+def test_states_go_from_torchs_own_to_ours_and_back(world_of: Callable[[int], World]) -> None:
+    for what, numbers in world_of(2).run(training.exchanged_with_torchs)[0].items():
+        assert numbers[3:] == pytest.approx(numbers[:3], abs=TOLERANCE), what
 
 
 def test_in_16_bits_curves_are_the_same_within_the_format(world_of: Callable[[int], World]) -> None:

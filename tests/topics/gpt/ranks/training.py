@@ -80,16 +80,30 @@ def curves_of(strategies: list[str], recipe: Recipe) -> dict[str, Found]:
     return {strategy: curve(strategy, dist.get_world_size(), recipe) for strategy in strategies}
 
 
-def curves_with_extras() -> dict[str, Found]:
+def curves_with_extras(by_torch: list[str]) -> dict[str, Found]:
     """By torch's own, and with what may stand beside any of them."""
-    by_torch = Extras(built_in=True)
-    found = {
-        f"{name} by torch": measured(trainer(name, 2, extras=by_torch)) for name in ("ddp", "zero1", "zero2", "zero3")
-    }
+    found = {f"{name} by torch": measured(trainer(name, 2, extras=Extras(built_in=True))) for name in by_torch}
     found["recomputed"] = measured(trainer("zero3", 2, extras=Extras(recompute=True)))
     found["compiled"] = measured(trainer("ddp", 2, extras=Extras(compile="eager")))
     slow = Extras(attention="plain", adamw="plain", recompute=True)
     found["the ladder's lowest rungs"] = measured(trainer("ddp", 2, extras=slow))
+    return found
+
+
+def exchanged_with_torchs() -> dict[str, list[float]]:
+    """Validations of two trainings by torch's own, and of ours that went on from their states; then the other way."""
+    found = {}
+    for strategy in ("tp+sp", "pp"):
+        for begins in (True, False):
+            going = trainer(strategy, 2, extras=Extras(built_in=begins))
+            for _ in range(2):
+                going.step()
+            other = trainer(strategy, 2, replace(RECIPE, seed=7), extras=Extras(built_in=not begins))
+            other.strategy.restore(going.strategy.state(), going.done)
+            other.done, other.seen = going.done, going.seen
+            found[f"{strategy}, torch's first: {begins}"] = [
+                number for one in (going, other) for number in (one.validate(), one.step().loss, one.step().norm)
+            ]
     return found
 
 
