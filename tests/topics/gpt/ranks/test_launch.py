@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kit import cli
+from tests.launch import free_port
+
 ROUNDED = 2e-4  # a log has four decimals: two that agree to 1e-5 may be rounded apart
 
 CONFIG = """
@@ -24,23 +27,45 @@ validate_every = 3
 """
 
 
-def losses(*command: str) -> list[float]:
-    """Of each step that a command tells of."""
-    ran = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    return [float(loss) for loss in re.findall(r"loss=([0-9.]+) lr=", ran.stdout)]
+def losses(log: str) -> list[float]:
+    """Of each step that it tells of."""
+    return [float(loss) for loss in re.findall(r"loss=([0-9.]+) lr=", log)]
 
 
-def test_ranks_of_its_own_and_those_of_torchrun_train_as_one_does(tmp_path: Path) -> None:
-    """One of them speaks."""
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
     (tmp_path / "text.txt").write_text("to be, or not to be: that is the question. " * 40)
-    (tmp_path / "run.toml").write_text(CONFIG.format(text=tmp_path / "text.txt"))
-    train = ("kit.cli", "train", "--device", "cpu", "--config", str(tmp_path / "run.toml"), "--strategy")
-    alone = losses(*train, "single")
+    file = tmp_path / "run.toml"
+    file.write_text(CONFIG.format(text=tmp_path / "text.txt"))
+    return file
+
+
+def test_ranks_of_its_own_and_those_of_a_launcher_train_as_one_does(
+    config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them speaks. A launcher's ranks are told by their environment, here of a world of one."""
+
+    def trained(*switches: str) -> list[float]:
+        assert cli.main(["train", "--device", "cpu", "--config", str(config), "--strategy", *switches]) == 0
+        return losses(capfd.readouterr().out)
+
+    alone = trained("single")
     assert len(alone) == 3
     save = ("--checkpoints", str(tmp_path / "kept"))
-    assert losses(*train, "single", *save, "--steps", "2") == pytest.approx(alone[:2], abs=ROUNDED)
-    assert losses(*train, "zero2", "--ranks", "2", *save, "--resume") == pytest.approx(alone[2:], abs=ROUNDED)
-    assert losses(
-        "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *train, "ddp"
-    ) == pytest.approx(alone, abs=ROUNDED)
+    assert trained("single", *save, "--steps", "2") == pytest.approx(alone[:2], abs=ROUNDED)
+    assert trained("zero2", "--ranks", "2", *save, "--resume") == pytest.approx(alone[2:], abs=ROUNDED)
+    told = {"TORCHELASTIC_RUN_ID": "test", "RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1"}
+    for name, value in {**told, "MASTER_PORT": free_port(), "GLOO_SOCKET_IFNAME": "lo"}.items():
+        monkeypatch.setenv(name, str(value))
+    assert trained("ddp", "--ranks", "7") == pytest.approx(alone, abs=ROUNDED), "it takes the ranks there are"
+
+
+def test_torchrun_itself_starts_the_same_trainer(config: Path, request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--full-matrix"):
+        pytest.skip("torchrun and its ranks take half a minute: in the full matrix")
+    run = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "kit.cli")
+    train = ("train", "--device", "cpu", "--config", str(config), "--strategy")
+    ran = subprocess.run([*run, *train, "ddp"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    alone = subprocess.run([sys.executable, "-m", "kit.cli", *train, "single"], capture_output=True, text=True)
+    assert losses(ran.stdout) == pytest.approx(losses(alone.stdout), abs=ROUNDED) and len(losses(ran.stdout)) == 3

@@ -19,11 +19,13 @@ from typing import Any
 import pytest
 
 import kit
+from kit.clusters.request import checked
 from kit.gpt.hashes import first_difference
 from kit.gpt.trainer import Trainer
 from kit.plan.families import FAMILIES
 from kit.run.live import LiveRunner
 from tests.gloo import World, world
+from tests.manners import mannered
 from tests.topics.gpt.ranks import training
 
 TOLERANCE = 1e-4
@@ -116,6 +118,21 @@ def test_with_the_manners_of_nccl_it_is_the_same(three_on_nccl: LiveRunner) -> N
     results = kit.options(cluster=three_on_nccl).record(training.curves_of, ["ddp", "zero3", "pp"], recipe).results
     for what, found in results[0].items():
         assert_same(found, right, what)
+
+
+def test_products_too(request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--full-matrix"):
+        pytest.skip("four ranks with the manners of nccl: in the full matrix")
+    with mannered():
+        cluster = LiveRunner(checked(4, "cpu"))
+    try:
+        products = ["ddp=2 x pp", "zero1=2 x pp:ZBH1", "tp=2 x pp:ZBVZeroBubble", "pp:DualPipe"]
+        recipe = replace(training.RECIPE, batch=1)
+        results = kit.options(cluster=cluster).record(training.curves_of, products, recipe).results
+    finally:
+        cluster.stop()
+    for what, found in results[0].items():
+        assert_same(found, serial(True), what)
 
 
 def test_accumulation_keeps_shards_where_gradients_are_sharded(world_of: Callable[[int], World]) -> None:
