@@ -7,10 +7,12 @@ the files of `kit.gpt.shards`. Batches are drawn from the arguments alone, so th
 from __future__ import annotations
 
 import os
+import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +31,9 @@ class Tokens(Protocol):
 
 
 SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
-CHARACTERS, DISTINCT = 1_115_394, 65  # of Shakespeare, to know that it arrived whole
+CHARACTERS, DISTINCT = 1_115_394, 65  # of Shakespeare
+SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"  # to know that it arrived whole
+CHUNK = 1 << 16  # bytes that are asked for at a time
 SECONDS = 20  # until a download is given up
 _OFFLINE = "corpus('python') needs no network, corpus('a/file.txt') reads a file of yours"
 
@@ -68,17 +72,29 @@ def _shakespeare(folder: Path) -> str:
 def _download(address: str) -> str:
     try:
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:
-            found: bytes = answer.read()
+            found = b"".join(_chunks(answer, int(answer.headers["Content-Length"] or 0)))
     except OSError as error:  # no network, no such name, a time-out, an answer that is not a page
         raise ConnectionError(f"Shakespeare could not be downloaded ({error}): {_OFFLINE}") from error
     return found.decode("utf-8", errors="replace")  # `_checked` tells whether it is the text
 
 
+def _chunks(answer: Any, size: int) -> Iterator[bytes]:
+    """What comes, while a bar shows how much of it has; size 0: nobody knows of how much."""
+    come = 0
+    while chunk := answer.read(CHUNK):
+        yield chunk
+        come += len(chunk)
+        bar = f"[{'#' * (20 * come // size):20}] {come / size:4.0%}" if size else f"{come:,} bytes"
+        print(f"\rDownloading Shakespeare {bar}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+
 def _checked(text: str, source: str) -> str:
-    if (len(text), len(set(text))) != (CHARACTERS, DISTINCT):
+    if sha256(text.encode()).hexdigest() != SHA256:
         raise ValueError(
             f"{source} has {len(text):,} characters, {len(set(text))} distinct, where Shakespeare has"
-            f" {CHARACTERS:,} and {DISTINCT}: delete it if it is a file, or else {_OFFLINE}"
+            f" {CHARACTERS:,} and {DISTINCT}, and the SHA-256 {SHA256[:12]}...: delete it if it is a file, or else"
+            f" {_OFFLINE}"
         )
     return text
 
@@ -109,6 +125,17 @@ def _read(path: Path) -> str:
 
 def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lockstep"
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back. vocabulary: what a checkpoint knows it by."""
+
+    @property
+    def vocabulary(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def encode(self, text: str, /) -> torch.Tensor: ...
+    def decode(self, tokens: torch.Tensor | Sequence[int], /) -> str: ...
 
 
 @dataclass(frozen=True)

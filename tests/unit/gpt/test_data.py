@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 from collections import Counter
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
@@ -38,20 +40,34 @@ def shakespeare_like() -> str:
     return (letters * (texts.CHARACTERS // 65 + 1))[: texts.CHARACTERS]
 
 
-def test_shakespeare_is_downloaded_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def download(address: str) -> str:
-        asked.append(address)
-        return shakespeare_like()
-
-    monkeypatch.setattr(texts, "_download", download)
+def test_shakespeare_is_downloaded_once_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a bar that shows how much of it has come."""
+    page = tmp_path / "input.txt"
+    page.write_text(shakespeare_like())
+    monkeypatch.setattr(texts, "SHAKESPEARE", page.as_uri())
+    monkeypatch.setattr(texts, "SHA256", sha256(page.read_bytes()).hexdigest())
     for _ in range(2):
         text = corpus("shakespeare", tmp_path / "kept")
         train, validation = split(Characters.of(text).encode(text))
         assert (len(text), len(train), len(validation)) == (1_115_394, 1_003_854, 111_540)
-    assert asked == [texts.SHAKESPEARE]
+        page.unlink(missing_ok=True)
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["shakespeare.txt"]
+    bars = capsys.readouterr().err.strip().split("\r")
+    assert len(bars) == -(-texts.CHARACTERS // texts.CHUNK)
+    assert "[#         " in bars[0] and bars[-1].endswith("[####################] 100%")
+
+
+@pytest.mark.skipif("LOCKSTEP_SHAKESPEARE" not in os.environ, reason="LOCKSTEP_SHAKESPEARE names no file of Shakespeare")
+def test_shakespeare_itself_has_the_counts_that_are_known(tmp_path: Path) -> None:
+    """By its path, and where it was kept by hand. The counts are those of wordplay's log (S0)."""
+    path = Path(os.environ["LOCKSTEP_SHAKESPEARE"])
+    (tmp_path / "shakespeare.txt").write_bytes(path.read_bytes())
+    text = corpus(path)
+    assert text == corpus("shakespeare", tmp_path)
+    train, validation = split(Characters.of(text).encode(text))
+    assert (len(text), len(set(text)), len(train), len(validation)) == (1_115_394, 65, 1_003_854, 111_540)
 
 
 def test_a_shakespeare_that_is_not_whole_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
