@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kit import __version__
-from kit.cli import check, doctor, lab, new, record, train
+from kit.cli import check, doctor, lab, new, record, shards, train
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"lockstep {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for command in (lab, train, check, record, new, doctor):
+    for command in (lab, train, shards, check, record, new, doctor):
         command.add_to(commands)
     options = parser.parse_args(arguments)
     if options.command is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import torch.distributed as dist
 
 from kit.cost.training import flops_per_token
 from kit.gpt.checkpoint import About, Checkpoints
-from kit.gpt.data import Characters, Tokens, corpus, split
+from kit.gpt.data import Tokenizer
 from kit.gpt.feed import Feed
+from kit.gpt.gpt2 import load_gpt2
 from kit.gpt.model import GPT, GPTConfig, loss_of
+from kit.gpt.questions import Question, Score, ask, read_questions
 from kit.gpt.recipe import Recipe
-from kit.gpt.shards import Shards, open_shards
 from kit.gpt.trainer import Trainer
 from kit.plan.families import schedule
 from kit.topics.gpt.log import LEGEND, Log
@@ -25,6 +26,8 @@ from kit.topics.gpt.peak import peak_of
 from kit.topics.gpt.reference import Adam, Layout, parallelize
 from kit.topics.gpt.reference.ladder import PLAIN, Extras, remarks
 from kit.topics.gpt.reference.parallelize import Line
+from kit.topics.gpt.reference.replicas import Replica
+from kit.topics.gpt.text import read
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Config:
     """What is trained. As a TOML file:
 
         text = "python"          # or "shakespeare", the path of a text, or of a folder of token shards
+        tokens = "characters"    # or "gpt2" by tiktoken, or a folder with GPT-2's vocab.json and merges.txt
         strategy = "ddp"
         [model]
         name = "cpu"             # of kit.gpt.GPTConfig.named; its sizes can be changed: n_layer = 6
@@ -43,15 +47,20 @@ class Config:
 
     pad: the vocabulary's size is rounded up to a multiple of this, by tokens that never occur. checkpoints: a folder to
     save them in ('': none), save_every: after so many steps, and at the end; resume: go on from the newest there.
+    weights: a local Hugging Face folder of a GPT-2 to begin with, in place of [model]. questions: a file as HellaSwag
+    has them, to be asked at the end.
     """
 
     text: str = "python"
+    tokens: str = "characters"
     strategy: str = "single"
     pad: int = 1
     extras: Extras = PLAIN
     checkpoints: str = ""
     save_every: int = 100
     resume: bool = False
+    weights: str = ""
+    questions: str = ""
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "cpu"})
     recipe: Recipe = field(default_factory=Recipe)
 
@@ -79,18 +88,39 @@ def _known(kind: type, found: dict[str, Any], where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Training:
-    """All of a training on this rank: `trainer` takes its steps, `characters` reads its tokens."""
+    """All of a training on this rank: `trainer` takes its steps, `tokenizer` reads its tokens."""
 
     trainer: Trainer
     model: GPTConfig
     layout: Layout
-    characters: Characters | None  # None: tokens came as shards, and what they stand for is not known
+    tokenizer: Tokenizer | None  # None: tokens came as shards, and what they stand for is not known
     flops: float  # of one token, forward and backward
 
     def checkpoints(self, folder: str | Path) -> Checkpoints:
         """Those of this training in a folder."""
-        vocabulary = "" if self.characters is None else self.characters.vocabulary
+        vocabulary = "" if self.tokenizer is None else self.tokenizer.vocabulary
         return Checkpoints(Path(folder), self.model, vocabulary, str(self.layout))
+
+    @torch.no_grad()
+    def ask(self, questions: Sequence[Question]) -> Score:
+        """How many of them the model answers rightly; ranks with different data share them out.
+
+        Every rank calls, between two steps. Raises ValueError as `check_asked`.
+        """
+        check_asked(self.layout, self.tokenizer)
+        laid_out = self.trainer.strategy
+        assert isinstance(laid_out, Replica) and self.tokenizer is not None, "checked"
+        laid_out.module.eval()
+        return ask(
+            lambda tokens: laid_out.called(tokens)[0],
+            self.tokenizer.encode,
+            questions,
+            self.model.block_size,
+            part=laid_out.part,
+            parts=laid_out.parts,
+            group=laid_out.group,
+            device=laid_out.device,
+        )
 
 
 def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
@@ -102,13 +132,16 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     """
     device, recipe = torch.device(device), config.recipe
     layout = Layout.parse(config.strategy, dist.get_world_size() if dist.is_initialized() else 1)
-    characters, tokens, held_out = read(config.text)
-    known = {} if characters is None else {"vocab_size": -(-characters.size // config.pad) * config.pad}
-    sizes = {**known, **config.model}
-    shape = GPTConfig.named(**sizes) if "name" in sizes else GPTConfig(**sizes)
-    feeds = [Feed(part, shape.block_size, recipe.seed) for part in (tokens, held_out)]
+    tokenizer, tokens, held_out = read(config.text, config.tokens)
     torch.manual_seed(recipe.seed)
-    model = GPT(shape, device)
+    model = load_gpt2(config.weights, device) if config.weights else GPT(_shape(config, tokenizer), device)
+    shape = model.config
+    if tokenizer is not None and tokenizer.size > shape.vocab_size:
+        raise ValueError(
+            f"{config.text} has tokens up to {tokenizer.size - 1}, and the model {shape.vocab_size} of them: give it"
+            " the vocabulary of this text, or this text's tokens the model's (tokens = ...)"
+        )
+    feeds = [Feed(part, shape.block_size, recipe.seed) for part in (tokens, held_out)]
     flops = flops_per_token(
         parameters=model.count(positions=False),
         layers=shape.n_layer,
@@ -118,24 +151,24 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     strategy = lay_out(model, layout, recipe, config.extras)
     rank = dist.get_rank() if dist.is_initialized() else 0
     torch.manual_seed(recipe.seed + 1 + layout.stream(rank))  # of dropout
-    return Training(Trainer(strategy, recipe, *feeds), shape, layout, characters, flops)
+    return Training(Trainer(strategy, recipe, *feeds), shape, layout, tokenizer, flops)
 
 
-def read(text: str) -> tuple[Characters | None, Tokens, Tokens]:
-    """A text's characters, and its tokens: to train on, and to validate with.
+def check_asked(layout: Layout, tokenizer: Tokenizer | None) -> None:
+    """Raises ValueError where no questions can be asked: no rank has all layers, or nobody knows the tokens."""
+    if layout.tp * layout.pp > 1:
+        raise ValueError(
+            f"questions are asked of a rank that has all layers, and in {layout} none has: save a checkpoint, and"
+            " resume it with --strategy single"
+        )
+    if tokenizer is None:
+        raise ValueError("these shards do not say what their tokens are: `lockstep shards` writes some that do")
 
-    Of a folder of shards nothing is read here but their sizes; its last tenth is to validate with. Raises ValueError
-    for what cannot be read, or holds nothing to learn.
-    """
-    if Path(text).is_dir():
-        shards = open_shards(text)
-        cut = int(0.9 * len(shards))
-        return None, Shards(shards.paths, 0, cut), Shards(shards.paths, cut)
-    found = corpus(text)
-    characters = Characters.of(found)
-    if characters.size < 2:
-        raise ValueError(f"{text} is one character over and over: there is nothing to learn, take another text")
-    return characters, *split(characters.encode(found))
+
+def _shape(config: Config, tokenizer: Tokenizer | None) -> GPTConfig:
+    known = {} if tokenizer is None else {"vocab_size": -(-tokenizer.size // config.pad) * config.pad}
+    sizes = {**known, **config.model}
+    return GPTConfig.named(**sizes) if "name" in sizes else GPTConfig(**sizes)
 
 
 def lay_out(model: GPT, layout: Layout, recipe: Recipe, extras: Extras = PLAIN) -> Any:
@@ -162,6 +195,9 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     training = prepare(config, device)
     trainer, strategy = training.trainer, training.trainer.strategy
     tell = say if not dist.is_initialized() or dist.get_rank() == 0 else _silent
+    questions = read_questions(config.questions) if config.questions else []
+    if questions:
+        check_asked(training.layout, training.tokenizer)
     peak, source = peak_of(strategy.device, config.extras.precision)
     tell(LEGEND)
     for remark in remarks(config.extras, strategy.device):
@@ -177,6 +213,8 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
             tell(log.validation(step, trainer.validate()))
         if checkpoints and (trainer.done % config.save_every == 0 or trainer.done == config.recipe.steps):
             tell(f"saved {checkpoints.save(trainer)}")
+    if questions:
+        tell(f"questions: {training.ask(questions)}")
     return trainer
 
 

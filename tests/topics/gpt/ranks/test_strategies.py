@@ -141,6 +141,14 @@ def test_accumulation_keeps_shards_where_gradients_are_sharded(world_of: Callabl
         assert found["ddp"] == found["zero1"] > 0 == found["zero2"] == found["zero3"]
 
 
+def test_ranks_share_out_questions(world_of: Callable[[int], World]) -> None:
+    """Seven of them on two ranks; whose model is in shards calls it equally often on both."""
+    (right,) = training.answers(["single"]).values()
+    assert right.asked == 7 and 0 < right.raw < 7
+    for found in world_of(2).run(training.answers, ["ddp", "zero3"]):
+        assert found == {"ddp": right, "zero3": right}
+
+
 def same(found: training.Found, right: training.Found) -> bool:
     return all(found[name] == pytest.approx(numbers, rel=TOLERANCE, abs=TOLERANCE) for name, numbers in right.items())
 

@@ -12,15 +12,17 @@ import torch
 import torch.distributed as dist
 
 from kit.gpt.checkpoint import Checkpoints
+from kit.gpt.data import Characters
 from kit.gpt.feed import Feed
 from kit.gpt.hashes import hashes
 from kit.gpt.model import GPT, GPTConfig
+from kit.gpt.questions import Question, Score
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import Trainer
 from kit.topics.gpt.reference import Layout
 from kit.topics.gpt.reference.parallelize import PLAIN, Extras
 from kit.topics.gpt.reference.pipelined import Alone
-from kit.topics.gpt.run import lay_out
+from kit.topics.gpt.run import Training, lay_out
 
 SIZES = GPTConfig(n_layer=4, n_head=4, n_embd=16, block_size=8, vocab_size=12)
 RECIPE = Recipe(steps=5, batch=2, total_batch=64, rate=1e-2, warm_up=2, validation=1, clip=0.2)
@@ -104,6 +106,19 @@ def exchanged_with_torchs() -> dict[str, list[float]]:
             found[f"{strategy}, torch's first: {begins}"] = [
                 number for one in (going, other) for number in (one.validate(), one.step().loss, one.step().norm)
             ]
+    return found
+
+
+def answers(strategies: list[str]) -> dict[str, Score]:
+    """After a training, to questions that do not come out even."""
+    questions = [Question(f"{k}", (f"{k + 1}{k + 2}", f"{k + 3}", "0", f"{k + 1}{k + 3}"), k % 4) for k in range(7)]
+    found = {}
+    for strategy in strategies:
+        going = trainer(strategy, dist.get_world_size() if dist.is_initialized() else 1)
+        layout = Layout.parse(strategy, going.strategy.parts)
+        for _ in going:
+            pass
+        found[strategy] = Training(going, SIZES, layout, Characters("0123456789 |"), 0.0).ask(questions)
     return found
 
 

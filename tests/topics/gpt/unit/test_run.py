@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +12,14 @@ import torch
 from torch.multiprocessing.spawn import ProcessExitedException
 
 from kit import cli
+from kit.gpt.bpe import _letters
 from kit.gpt.recipe import Recipe
-from kit.gpt.shards import write_shards
 from kit.gpt.trainer import StepReport
 from kit.topics.gpt import launch
 from kit.topics.gpt.log import Log
-from kit.topics.gpt.run import Config, prepare, train
+from kit.topics.gpt.reference import Layout
+from kit.topics.gpt.run import Config, check_asked, prepare, train
+from tests.unit.gpt.test_gpt2 import gpt2, write_safetensors
 
 TINY = """
 strategy = "single"
@@ -42,8 +46,8 @@ def test_a_file_says_what_is_trained(tiny: Path) -> None:
     config = Config.read(tiny)
     assert config.recipe == Recipe(steps=3, warm_up=1, batch=2, validate_every=3)
     training = prepare(config)
-    assert training.characters is not None
-    assert training.model.vocab_size == training.characters.size == 16
+    assert training.tokenizer is not None
+    assert training.model.vocab_size == training.tokenizer.size == 16
     assert prepare(replace(config, pad=10)).model.vocab_size == 20
     assert [step.number for step in training.trainer] == [0, 1, 2]
 
@@ -51,7 +55,7 @@ def test_a_file_says_what_is_trained(tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("stategy = 'ddp'", "says 'stategy': it may say text, strategy"),
+        ("stategy = 'ddp'", "says 'stategy': it may say text, tokens, strategy"),
         ("[recipe]\nstep = 1", r"\[recipe\].*'step'"),
         ("a =", "TOML"),
     ],
@@ -106,17 +110,56 @@ def _value(log: str, name: str) -> str:
 
 
 def test_token_shards_train_as_the_text_they_were_written_from(tiny: Path, tmp_path: Path) -> None:
-    """They are mapped, not read, and lie in several files."""
+    """They are mapped, not read, lie in several files, and say what their tokens are."""
     config = Config.read(tiny)
-    characters = prepare(config).characters
-    assert characters is not None
-    written = write_shards(characters.encode(Path(config.text).read_text()), tmp_path / "shards", size=500)
-    assert len(written.paths) == 4
-    model = {"name": "tiny", "vocab_size": characters.size}
-    of_shards = prepare(replace(config, text=str(tmp_path / "shards"), model=model))
+    shards = str(tmp_path / "shards")
+    assert cli.main(["shards", config.text, shards, "--size", "500"]) == 0
+    assert len(list(Path(shards).glob("*.bin"))) == 4
+    of_shards = prepare(replace(config, text=shards))
     assert [step.loss for step in of_shards.trainer] == [step.loss for step in prepare(config).trainer]
+    assert of_shards.tokenizer is not None and of_shards.tokenizer.decode([1, 0]) == ", "
+    assert cli.main(["shards", config.text, shards]) == 2, "there are some already"
+    (Path(shards) / "tokens.json").unlink()
+    known = replace(config, text=shards, model={"name": "tiny", "vocab_size": 16})
+    assert [step.loss for step in prepare(known).trainer] == [step.loss for step in prepare(config).trainer]
+    with pytest.raises(ValueError, match="do not say what their tokens are"):
+        prepare(known).ask([])
     with pytest.raises(ValueError, match="no file 'nowhere'"):
         prepare(replace(config, text="nowhere"))
+
+
+def test_a_run_begins_with_gpt2s_weights_and_tokens(tiny: Path, tmp_path: Path) -> None:
+    """In a folder as Hugging Face has it: of its tokens each is a byte here."""
+    folder = tmp_path / "gpt2"
+    folder.mkdir()
+    sizes = {"n_layer": 2, "n_head": 2, "n_embd": 8, "n_positions": 6, "vocab_size": 256}
+    (folder / "config.json").write_text(json.dumps(sizes))
+    (folder / "vocab.json").write_text(json.dumps({letter: byte for byte, letter in enumerate(_letters())}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    published = gpt2() | {"wte.weight": torch.randn(256, 8)}
+    write_safetensors(folder / "model.safetensors", published)
+    config = replace(Config.read(tiny), weights=str(folder), tokens=str(folder))
+    begun = prepare(config)
+    assert torch.equal(begun.trainer.strategy.state()["weight tokens.weight"], published["wte.weight"])
+    assert begun.trainer.train.tokens[:5].tolist() == list(b"to be")
+    assert begun.model.block_size == 6 and begun.trainer.step().loss > 0
+    write_safetensors(folder / "model.safetensors", gpt2())
+    (folder / "config.json").write_text(json.dumps(sizes | {"vocab_size": 11}))
+    with pytest.raises(ValueError, match="has tokens up to 255, and the model 11 of them"):
+        prepare(config)
+
+
+def test_questions_are_asked_at_the_end(tiny: Path, tmp_path: Path) -> None:
+    """And refused at the beginning, where nobody could answer."""
+    asked = [{"ctx": "to be", "endings": ["or not to be", "qqq"], "label": 0}] * 3
+    file = tmp_path / "questions.jsonl"
+    file.write_text("\n".join(map(json.dumps, asked)))
+    said: list[str] = []
+    config = replace(Config.read(tiny), questions=str(file), model={"name": "tiny", "block_size": 16})
+    train(config, say=said.append)
+    assert re.fullmatch(r"questions: [03] of 3 right = (0|100)\.00% \(raw [03]\)", said[-1])
+    with pytest.raises(ValueError, match="in tp=2 none has: save a checkpoint, and resume it with --strategy single"):
+        check_asked(Layout(tp=2), prepare(config).tokenizer)
 
 
 def test_what_goes_wrong_is_one_sentence(
