@@ -46,7 +46,9 @@ class BytePairs:
         missing = [letter for letter in _letters() if letter not in numbers]
         missing += ["".join(pair) for pair in ranks if "".join(pair) not in numbers]
         if missing:
-            raise ValueError(f"the vocabulary in {folder} lacks {missing[0]!r}: vocab.json and merges.txt belong together")
+            raise ValueError(
+                f"the vocabulary in {folder} lacks {missing[0]!r}: vocab.json and merges.txt belong together"
+            )
         return BytePairs(numbers, ranks)
 
     @property

@@ -13,7 +13,7 @@ _ABOUT = "tokens.json"
 
 
 def tokenizer_of(tokens: str, text: str) -> Tokenizer:
-    """tokens: 'characters' (those of the text), 'gpt2' (tiktoken's), or a folder with GPT-2's vocab.json and merges.txt.
+    """tokens: 'characters' (those of the text), 'gpt2' (tiktoken's), or a folder with vocab.json and merges.txt.
 
     Raises ValueError for one that cannot be had.
     """

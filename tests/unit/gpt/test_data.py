@@ -59,7 +59,7 @@ def test_shakespeare_is_downloaded_once_and_kept(
     assert "[#         " in bars[0] and bars[-1].endswith("[####################] 100%")
 
 
-@pytest.mark.skipif("LOCKSTEP_SHAKESPEARE" not in os.environ, reason="LOCKSTEP_SHAKESPEARE names no file of Shakespeare")
+@pytest.mark.skipif("LOCKSTEP_SHAKESPEARE" not in os.environ, reason="LOCKSTEP_SHAKESPEARE names no file")
 def test_shakespeare_itself_has_the_counts_that_are_known(tmp_path: Path) -> None:
     """By its path, and where it was kept by hand. The counts are those of wordplay's log (S0)."""
     path = Path(os.environ["LOCKSTEP_SHAKESPEARE"])
