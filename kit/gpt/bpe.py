@@ -103,7 +103,7 @@ class TikToken:
 
     def __init__(self) -> None:
         try:
-            import tiktoken
+            import tiktoken  # type: ignore[import-not-found]  # of those who have it
         except ImportError as error:
             raise ValueError(f"{_ABSENT}, or install tiktoken") from error
         try:
@@ -132,7 +132,7 @@ def _letters() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _words() -> re.Pattern[str]:
-    """Words with the blank before them, as GPT-2 cuts text before it merges; `re` has no class for numbers of its own."""
+    """Words with the blank before them, as GPT-2 cuts text before it merges; `re` has no class for all numbers."""
     number = "".join(chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)).startswith("N"))
     letter = rf"[^\W_{number}]"
     return re.compile(rf"'(?:s|t|re|ve|m|ll|d)| ?{letter}+| ?[{number}]+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")

@@ -42,7 +42,7 @@ def load_gpt2(folder: str | Path, device: torch.device | str | None = None) -> G
             x = found[theirs].T if name.endswith(_TURNED) else found[theirs]
             if x.shape != p.shape:
                 raise ValueError(
-                    f"{theirs} in {folder} is {tuple(found[theirs].shape)}, and config.json makes {name} {tuple(p.shape)}"
+                    f"{theirs} in {folder} is {tuple(found[theirs].shape)}, and config.json asks for {tuple(p.shape)}"
                 )
             p.copy_(x)
     return model
@@ -52,7 +52,7 @@ def _config(folder: Path) -> GPTConfig:
     path = folder / "config.json"
     try:
         said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        shape = {name: int(said[name]) for name in ("n_layer", "n_head", "n_embd", "vocab_size")}
+        shape: dict[str, Any] = {name: int(said[name]) for name in ("n_layer", "n_head", "n_embd", "vocab_size")}
         block = int(said["n_positions"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
@@ -80,7 +80,7 @@ def _tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, by name; those of whole numbers are left out. Raises ValueError for one that is not whole."""
+    """The tensors of a file, by name; those of whole numbers are left out. Raises ValueError for half a file."""
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     try:

@@ -6,14 +6,13 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from kit.cost.training import flops_per_token
 from kit.gpt.checkpoint import About, Checkpoints
-from kit.gpt.data import Tokenizer
 from kit.gpt.feed import Feed
 from kit.gpt.gpt2 import load_gpt2
 from kit.gpt.model import GPT, GPTConfig, loss_of
@@ -28,6 +27,9 @@ from kit.topics.gpt.reference.ladder import PLAIN, Extras, remarks
 from kit.topics.gpt.reference.parallelize import Line
 from kit.topics.gpt.reference.replicas import Replica
 from kit.topics.gpt.text import read
+
+if TYPE_CHECKING:
+    from kit.gpt.data import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a training reads: a text as characters or byte pairs, or shards of tokens; the last tenth is to validate with."""
+"""What a training reads: a text as characters or byte pairs, or shards of tokens; a tenth is to validate with."""
 
 from __future__ import annotations
 
