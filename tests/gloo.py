@@ -91,7 +91,7 @@ def world(n: int) -> Iterator[World]:
 
 def _fork_server() -> Any:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed"])
+    context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo"])  # optimizers load the last
     # Read when torch is first imported, in the server: a second OpenMP thread there would hang its forks.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     return context

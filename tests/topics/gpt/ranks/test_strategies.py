@@ -65,15 +65,28 @@ def test_the_trainer_on_one_rank_is_a_plain_loop() -> None:
         assert min(right["norm"]) > training.TIGHT and max(right["norm"]) > training.RECIPE.clip, "clipping has to do"
 
 
-BY_TORCH = ["ddp", "zero1", "zero2", "zero3", "tp+sp", "pp", "pp:ZBVZeroBubble"]
-BY_TORCH_IN_FULL = ["tp", "pp:GPipe", "pp:Interleaved1F1B", "pp:LoopedBFS", "pp:InterleavedZeroBubble", "pp:DualPipeV"]
+BY_TORCH = ["ddp", "zero1", "zero3", "tp+sp", "pp", "pp:ZBVZeroBubble"]
+BY_TORCH_IN_FULL = [
+    "zero2",
+    "tp",
+    "pp:GPipe",
+    "pp:Interleaved1F1B",
+    "pp:LoopedBFS",
+    "pp:InterleavedZeroBubble",
+    "pp:DualPipeV",
+]
+
+
+RESUMED = {2: ["zero3", "tp+sp", "pp:DualPipe"], 4: ["zero1=2 x pp", "tp=2 x pp"]}
+RESUMED_IN_FULL = {2: ["ddp", "zero1"], 4: ["zero2=2 x tp"]}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """By number of ranks; what proves little more than the others is left to the full matrix."""
-    if "strategies" in metafunc.fixturenames:
-        cases = [*ON.items(), *(ON_IN_FULL.items() if metafunc.config.getoption("--full-matrix") else ())]
-        metafunc.parametrize(("size", "strategies"), cases, ids=[f"{size}-ranks" for size, _ in cases])
+    for name, (usual, in_full) in {"strategies": (ON, ON_IN_FULL), "resumed": (RESUMED, RESUMED_IN_FULL)}.items():
+        if name in metafunc.fixturenames:
+            cases = [*usual.items(), *(in_full.items() if metafunc.config.getoption("--full-matrix") else ())]
+            metafunc.parametrize(("size", name), cases, ids=[f"{size}-ranks" for size, _ in cases])
 
 
 def test_every_strategy_has_the_curve_of_one_rank(
@@ -206,15 +219,13 @@ def test_the_first_tensor_that_differs_is_named(world_of: Callable[[int], World]
     assert first_difference(until_then) == ""
 
 
-RESUMED = {2: ["ddp", "zero1", "zero3", "tp+sp", "pp:DualPipe"], 4: ["zero1=2 x pp", "tp=2 x pp"]}
-
-
-@pytest.mark.parametrize("size", RESUMED)
-def test_a_training_goes_on_from_a_checkpoint(world_of: Callable[[int], World], size: int, tmp_path: Path) -> None:
+def test_a_training_goes_on_from_a_checkpoint(
+    world_of: Callable[[int], World], size: int, resumed: list[str], tmp_path: Path
+) -> None:
     """On the same ranks bit by bit, dropout's draws too; from another layout's within the tolerance."""
     training.saved_by_one(tmp_path)
     right = serial(True)["loss"]
-    for strategy, found in world_of(size).run(training.saved_and_resumed, RESUMED[size], tmp_path)[0].items():
+    for strategy, found in world_of(size).run(training.saved_and_resumed, resumed, tmp_path)[0].items():
         assert found["resumed"] == found["rest"] != found["begun"], f"{strategy}: it goes on otherwise"
         assert found["rest"] != pytest.approx(right[2:], abs=TOLERANCE), "dropout makes a difference"
         assert found["elsewhere"] == pytest.approx(right[2:], abs=TOLERANCE), f"{strategy}: from one rank's"

@@ -95,17 +95,16 @@ def curves_with_extras(by_torch: list[str]) -> dict[str, Found]:
 def exchanged_with_torchs() -> dict[str, list[float]]:
     """Validations of two trainings by torch's own, and of ours that went on from their states; then the other way."""
     found = {}
-    for strategy in ("tp+sp", "pp"):
-        for begins in (True, False):
-            going = trainer(strategy, 2, extras=Extras(built_in=begins))
-            for _ in range(2):
-                going.step()
-            other = trainer(strategy, 2, replace(RECIPE, seed=7), extras=Extras(built_in=not begins))
-            other.strategy.restore(going.strategy.state(), going.done)
-            other.done, other.seen = going.done, going.seen
-            found[f"{strategy}, torch's first: {begins}"] = [
-                number for one in (going, other) for number in (one.validate(), one.step().loss, one.step().norm)
-            ]
+    for begins in (True, False):
+        going = trainer("tp+sp", 2, extras=Extras(built_in=begins))
+        for _ in range(2):
+            going.step()
+        other = trainer("tp+sp", 2, replace(RECIPE, seed=7), extras=Extras(built_in=not begins))
+        other.strategy.restore(going.strategy.state(), going.done)
+        other.done, other.seen = going.done, going.seen
+        found["torch's first" if begins else "ours first"] = [
+            number for one in (going, other) for number in (one.validate(), one.step().loss, one.step().norm)
+        ]
     return found
 
 
