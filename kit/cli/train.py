@@ -27,6 +27,11 @@ def add_to(commands: Any) -> None:
         help="single, ddp, zero1, zero2, zero3, tp, tp+sp, pp, pp:SCHEDULE, or a product as 'ddp=2 x tp=2' "
         "(default: as the configuration says, or single)",
     )
+    parser.add_argument(
+        "--modern",
+        action="store_true",
+        help="today's recipe: rotary positions, QK norm, squared ReLU, and Muon for matrices",
+    )
     ladder = parser.add_argument_group("the speed ladder, a rung at a time (default: as the configuration says)")
     ladder.add_argument("--precision", metavar="FORMAT", help="fp32, tf32, fp16 (with loss scaling) or bf16")
     ladder.add_argument("--attention", metavar="HOW", help="fused, or plain: with a matrix of T x T for each head")
@@ -58,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
     config = Config.read(options.config) if options.config else Config()
     if options.strategy:
         config = replace(config, strategy=options.strategy)
+    if options.modern:
+        config = replace(config, modern=True)
     if options.checkpoints:
         config = replace(config, checkpoints=options.checkpoints)
     if options.resume and not config.checkpoints:

@@ -38,8 +38,7 @@ class Reader:
             raise ValueError(
                 f"{t} tokens after {self.read}: a reader takes one at a time after the first ones, {block} in all"
             )
-        places = torch.arange(self.read, self.read + t, device=tokens.device)  # (t,)
-        x = model.dropout(model.tokens(tokens) + model.positions(places))  # (B, t, C)
+        x = model.embed(tokens, self.read)                       # (B, t, C)
         blocks: list[Any] = list(model.blocks)
         for layer, one in enumerate(blocks):
             x = x + self._attend(layer, one.attention, one.norm_1(x))  # (B, t, C)
@@ -50,13 +49,9 @@ class Reader:
 
     def _attend(self, layer: int, attention: Attention, x: torch.Tensor) -> torch.Tensor:
         B, t, C = x.shape
-        H = attention.n_head
-        q, k, v = (
-            y.view(B, t, H, C // H).transpose(1, 2)
-            for y in attention.qkv(x).chunk(3, dim=-1)
-        )                                                        # 3 x (B, H, t, D)
+        q, k, v = attention.heads(x, self.read)                  # 3 x (B, H, t, D)
         if layer == len(self._kept):
-            room = k.new_empty(B, H, self.model.config.block_size, C // H)
+            room = k.new_empty(B, k.shape[1], self.model.config.block_size, k.shape[3])
             self._kept.append((room, torch.empty_like(room)))    # 2 x (B, H, block, D)
         keys, values = self._kept[layer]
         end = self.read + t

@@ -22,6 +22,7 @@ class GPTConfig:
 
     `bias`: biases in linear layers and norms; `tied`: one matrix embeds tokens and turns channels back into logits;
     `gelu`: by its exact form, which is the quicker one on CPUs, or by the tanh formula that GPT-2 was trained with.
+    `modern`: with the parts of `kit.gpt.modern` in the place of GPT-2's; `kit.gpt.modern.made` makes either.
     """
 
     n_layer: int  # L
@@ -33,6 +34,7 @@ class GPTConfig:
     bias: bool = True
     tied: bool = True
     gelu: Literal["exact", "tanh"] = "exact"
+    modern: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size"):
@@ -84,15 +86,20 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         B, T, C = x.shape
-        q, k, v = self.qkv(x).chunk(3, dim=-1)                   # 3 x (B, T, C)
-        q, k, v = (
-            y.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-            for y in (q, k, v)
-        )                                                        # 3 x (B, H, T, D)
+        q, k, v = self.heads(x)                                  # 3 x (B, H, T, D)
         p = self.p if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=True)  # (B, H, T, D)
         y = y.transpose(1, 2).reshape(B, T, C)                   # (B, T, C)
         return self.dropout(self.out(y))                         # (B, T, C)
+
+    def heads(self, x: torch.Tensor, first: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """x (B, T, C), which stands from place `first` on -> queries, keys, values: 3 x (B, H, T, D)."""
+        B, T, C = x.shape
+        q, k, v = (
+            y.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
+            for y in self.qkv(x).chunk(3, dim=-1)
+        )                                                        # 3 x (B, H, T, D)
+        return q, k, v
 
 
 class MLP(nn.Module):
@@ -139,7 +146,7 @@ class GPT(nn.Module):
             self.tokens = nn.Embedding(config.vocab_size, config.n_embd)     # (V, C)
             self.positions = nn.Embedding(config.block_size, config.n_embd)  # (block, C)
             self.dropout = nn.Dropout(config.dropout)
-            self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+            self.blocks = nn.ModuleList(self.block() for _ in range(config.n_layer))
             self.norm = nn.LayerNorm(config.n_embd, bias=config.bias)
             self.unembed = None if config.tied else nn.Linear(config.n_embd, config.vocab_size, bias=False)
         self.to_empty(device=device or torch.get_default_device())
@@ -158,12 +165,16 @@ class GPT(nn.Module):
         logits = self.head(x)                                    # (B, T, V)
         return logits, None if targets is None else loss_of(logits, targets)
 
-    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        """tokens (B, T) -> x (B, T, C): what each token is, plus where it stands."""
-        T = tokens.shape[1]
-        if T > self.config.block_size:
-            raise ValueError(f"{T} tokens in a row, but the model has positions for {self.config.block_size}")
-        places = torch.arange(T, device=tokens.device)           # (T,)
+    def block(self) -> nn.Module:
+        """One of L."""
+        return Block(self.config)
+
+    def embed(self, tokens: torch.Tensor, first: int = 0) -> torch.Tensor:
+        """tokens (B, T), which stand from place `first` on -> x (B, T, C): what each token is, plus where it stands."""
+        end = first + tokens.shape[1]
+        if end > self.config.block_size:
+            raise ValueError(f"{end} tokens in a row, but the model has positions for {self.config.block_size}")
+        places = torch.arange(first, end, device=tokens.device)  # (T,)
         x = self.tokens(tokens) + self.positions(places)         # (B, T, C)
         return self.dropout(x)                                   # (B, T, C)
 

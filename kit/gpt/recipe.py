@@ -6,6 +6,7 @@ Letters: B windows of a micro-batch, T tokens of a window, m micro-batches, N pa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from kit.gpt.train import cosine
 
@@ -24,6 +25,7 @@ class Recipe:
     rate: float = 1e-3  # the peak
     warm_up: int = 20  # steps
     floor: float = 0.1  # of the peak, at the end
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for matrices of blocks, and AdamW for the rest
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = 1e-8
     weight_decay: float = 0.1  # of matrices and embeddings
@@ -39,6 +41,8 @@ class Recipe:
         for name in ("rate", "floor", "eps", "weight_decay", "clip"):
             if not getattr(self, name) >= 0:  # NaN fails this too
                 raise ValueError(f"{name} is 0 or more, not {getattr(self, name)!r}")
+        if self.optimizer not in ("adamw", "muon"):
+            raise ValueError(f"optimizer is {self.optimizer!r}: choose 'adamw' or 'muon'")
         self.rate_of(0)
 
     def rate_of(self, step: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from kit.gpt.checkpoint import About, Checkpoints
 from kit.gpt.feed import Feed
 from kit.gpt.gpt2 import load_gpt2
 from kit.gpt.model import GPT, GPTConfig, loss_of
+from kit.gpt.modern import made
 from kit.gpt.questions import Question, Score, ask, read_questions
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import Trainer
@@ -39,6 +40,7 @@ class Config:
         text = "python"          # or "shakespeare", the path of a text, or of a folder of token shards
         tokens = "characters"    # or "gpt2" by tiktoken, or a folder with GPT-2's vocab.json and merges.txt
         strategy = "ddp"
+        modern = false           # or true: today's model, and Muon for its matrices
         [model]
         name = "cpu"             # of kit.gpt.GPTConfig.named; its sizes can be changed: n_layer = 6
         [recipe]
@@ -56,6 +58,7 @@ class Config:
     text: str = "python"
     tokens: str = "characters"
     strategy: str = "single"
+    modern: bool = False
     pad: int = 1
     extras: Extras = PLAIN
     checkpoints: str = ""
@@ -133,10 +136,12 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     for what cannot be.
     """
     device, recipe = torch.device(device), config.recipe
+    if config.modern:
+        recipe = replace(recipe, optimizer="muon")
     layout = Layout.parse(config.strategy, dist.get_world_size() if dist.is_initialized() else 1)
     tokenizer, tokens, held_out = read(config.text, config.tokens)
     torch.manual_seed(recipe.seed)
-    model = load_gpt2(config.weights, device) if config.weights else GPT(_shape(config, tokenizer), device)
+    model = load_gpt2(config.weights, device) if config.weights else made(_shape(config, tokenizer), device)
     shape = model.config
     if tokenizer is not None and tokenizer.size > shape.vocab_size:
         raise ValueError(
@@ -169,13 +174,13 @@ def check_asked(layout: Layout, tokenizer: Tokenizer | None) -> None:
 
 def _shape(config: Config, tokenizer: Tokenizer | None) -> GPTConfig:
     known = {} if tokenizer is None else {"vocab_size": -(-tokenizer.size // config.pad) * config.pad}
-    sizes = {**known, **config.model}
+    sizes = {**known, "modern": config.modern, **config.model}
     return GPTConfig.named(**sizes) if "name" in sizes else GPTConfig(**sizes)
 
 
 def lay_out(model: GPT, layout: Layout, recipe: Recipe, extras: Extras = PLAIN) -> Any:
     """A model by a layout, with a recipe's optimizer, and its schedule where there is a pipeline."""
-    adam = Adam(recipe.betas, recipe.eps, recipe.weight_decay)
+    adam = Adam(recipe.betas, recipe.eps, recipe.weight_decay, muon=recipe.optimizer == "muon")
     line = _line(model, layout, recipe) if layout.pp > 1 else None
     return parallelize(model, layout, adam, line=line, extras=extras, seed=recipe.seed)
 

@@ -8,6 +8,7 @@ To be read in this order:
     mesh          the groups of ranks that it asks for
     replicas      models that are called as a whole: alone, averaged, sharded, in tensor-parallel shards
     pipelined     models in stages
+    muon          what steps matrices in the place of AdamW, by the second recipe
     norm          the norm of all gradients together, whoever holds them, and clipping by it
     state         weights and moments whole again, for a checkpoint that any layout can go on from
     built_in      torch's own in the place of ours: DistributedDataParallel, ZeroRedundancyOptimizer, FSDP2

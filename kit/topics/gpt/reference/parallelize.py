@@ -71,6 +71,7 @@ def parallelize(
     ValueError for a layout that cannot be had.
     """
     check(layout, extras)
+    check_recipe(model, adam, layout)
     device = next(model.parameters()).device
     check_device(extras, device)
     adam = replace(adam, fused=extras.adamw == "fused")
@@ -232,6 +233,20 @@ def by_torch(module: nn.Module, layout: Layout, groups: Groups, adam: Adam, devi
     if layout.data == "zero1":
         return built_in.optimizer_sharded(module, groups.dp, adam, device)
     return built_in.fully_sharded(module, groups.mesh["dp"], adam, device, keep_weights=layout.data == "zero2")
+
+
+def check_recipe(model: Any, adam: Adam, layout: Layout) -> None:
+    """Raises ValueError for a recipe that a layout would spoil."""
+    shared = layout.tp * layout.pp > 1
+    if adam.muon and (shared or layout.data in ZERO):
+        raise ValueError(
+            f"Muon takes the singular values of a whole matrix, and in {layout} a rank steps parts of the model: train"
+            " by single or ddp, or with optimizer = 'adamw'"
+        )
+    if shared and not hasattr(model, "positions"):
+        raise ValueError(
+            f"{layout} cuts a GPT with learnt positions, and this one turns its heads: train by data alone"
+        )
 
 
 def check(layout: Layout, extras: Extras) -> None:

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from kit.topics.gpt.reference.ladder import Exact
+from kit.topics.gpt.reference.muon import Muon
 from kit.topics.gpt.reference.norm import scale, total_norm
 from kit.topics.gpt.reference.state import Held, RandomStates, gathered, names_of, scattered
 from kit.topics.zero.reference.by_hand import all_gather, flatten, unflatten
@@ -31,6 +32,7 @@ class Adam:
     eps: float = 1e-8
     weight_decay: float = 0.1
     fused: bool = True  # all tensors of a group in one kernel; else one after the other
+    muon: bool = False  # steps the matrices of blocks, and AdamW the rest
 
     def groups(self, module: nn.Module) -> list[dict[str, Any]]:
         """Parameter groups as torch's optimizers take them."""
@@ -38,9 +40,14 @@ class Adam:
         decay = {"params": [p for p in trained if p.dim() >= 2], "weight_decay": self.weight_decay}
         return [decay, {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}]
 
-    def of(self, module: nn.Module) -> torch.optim.AdamW:
-        """torch's, for all of a module that lies on this rank."""
-        return self.of_groups(self.groups(module))
+    def of(self, module: nn.Module) -> torch.optim.Optimizer:
+        """What steps all of a module that lies on this rank."""
+        groups = self.groups(module)
+        if not self.muon:
+            return self.of_groups(groups)
+        matrices = [p for name, p in module.named_parameters() if name.startswith("blocks.") and p.dim() == 2]
+        rest = [{**group, "params": [p for p in group["params"] if p not in set(matrices)]} for group in groups]
+        return Muon(matrices, self.of_groups(rest), self.weight_decay)
 
     def of_groups(self, groups: list[dict[str, Any]]) -> torch.optim.AdamW:
         how: dict[str, bool] = {"fused": True} if self.fused else {"foreach": False}
