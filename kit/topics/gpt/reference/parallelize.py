@@ -244,9 +244,7 @@ def check_recipe(model: Any, adam: Adam, layout: Layout) -> None:
             " by single or ddp, or with optimizer = 'adamw'"
         )
     if shared and not hasattr(model, "positions"):
-        raise ValueError(
-            f"{layout} cuts a GPT with learnt positions, and this one turns its heads: train by data alone"
-        )
+        raise ValueError(f"{layout} cuts a GPT with learnt positions, and this one has none: train by single or ddp")
 
 
 def check(layout: Layout, extras: Extras) -> None:

@@ -154,6 +154,13 @@ def test_accumulation_keeps_shards_where_gradients_are_sharded(world_of: Callabl
         assert found["ddp"] == found["zero1"] > 0 == found["zero2"] == found["zero3"]
 
 
+def test_the_second_recipe_trains_alike_on_ranks_with_whole_matrices(world_of: Callable[[int], World]) -> None:
+    """Each takes the same step of Muon by the averaged gradients."""
+    right = training.modern("single", 1)
+    for found in world_of(2).run(training.modern, "ddp", 2):
+        assert_same(found, right, "ddp, by Muon")
+
+
 def test_ranks_share_out_questions(world_of: Callable[[int], World]) -> None:
     """Seven of them on two ranks; whose model is in shards calls it equally often on both."""
     (right,) = training.answers(["single"]).values()

@@ -16,6 +16,7 @@ from kit.gpt.data import Characters
 from kit.gpt.feed import Feed
 from kit.gpt.hashes import hashes
 from kit.gpt.model import GPT, GPTConfig
+from kit.gpt.modern import made
 from kit.gpt.questions import Question, Score
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import Trainer
@@ -43,7 +44,7 @@ def trainer(
     strategy: str, ranks: int, recipe: Recipe = RECIPE, sizes: GPTConfig = SIZES, extras: Extras = PLAIN
 ) -> Trainer:
     torch.manual_seed(recipe.seed)
-    laid_out = lay_out(GPT(sizes), Layout.parse(strategy, ranks), recipe, extras)
+    laid_out = lay_out(made(sizes), Layout.parse(strategy, ranks), recipe, extras)
     tokens = text()
     return Trainer(laid_out, recipe, Feed(tokens[:300], sizes.block_size), Feed(tokens[300:], sizes.block_size))
 
@@ -119,6 +120,11 @@ def answers(strategies: list[str]) -> dict[str, Score]:
             pass
         found[strategy] = Training(going, SIZES, layout, Characters("0123456789 |"), 0.0).ask(questions)
     return found
+
+
+def modern(strategy: str, ranks: int) -> Found:
+    """By the second recipe."""
+    return curve(strategy, ranks, replace(RECIPE, optimizer="muon"), replace(SIZES, modern=True))
 
 
 def curves_in_16_bits() -> dict[str, Found]:
