@@ -44,7 +44,8 @@ class ModernGPT(GPT):
 
     def embed(self, tokens: torch.Tensor, first: int = 0) -> torch.Tensor:
         """tokens (B, T) -> x (B, T, C): what each token is; where it stands, attention sees."""
-        return self.dropout(self.tokens(tokens))                 # (B, T, C)
+        x: torch.Tensor = self.dropout(self.tokens(tokens))
+        return x                                                 # (B, T, C)
 
     def count(self, positions: bool = True) -> int:
         """Parameters P; there are no positions among them."""
@@ -75,7 +76,9 @@ class SquaredReLU(MLP):
     """The MLP. (B, T, C) -> (B, T, C)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.dropout(self.down(F.relu(self.up(x)).square()))  # (B, T, C)
+        x = F.relu(self.up(x)).square()                          # (B, T, 4C)
+        y: torch.Tensor = self.dropout(self.down(x))
+        return y                                                 # (B, T, C)
 
 
 def angles(T: int, D: int, first: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -57,7 +57,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(g: Tensor) -> Tensor:
     """The nearest matrix to g (m, n) with singular values of one, roughly, without finding these (Newton-Schulz)."""
     a, b, c = COEFFICIENTS
-    x = g if len(g) <= g.shape[1] else g.T  # the smaller product is x xT
+    x: Tensor = g if len(g) <= g.shape[1] else g.T  # the smaller product is x xT
     x = x / (x.norm() + 1e-7)  # no singular value above 1
     for _ in range(TURNS):
         square = x @ x.T
