@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -25,8 +25,9 @@ class Times:
 
     input, weight: the two parts of a backward pass; a whole one takes both. together: what a forward and a backward
     pass take that run along with each other; None: one after the other. latency in s; message: seconds for which one
-    activation or gradient keeps the link busy, its bytes / bandwidth. stages: by stage, how many times longer all of
-    this takes there. measured: of single actions; it comes before all else.
+    activation or gradient keeps the link busy, its bytes / bandwidth. between: the pairs of ranks, the lower one first,
+    whose messages take that long, others none; None: all. stages: by stage, how many times longer all of this takes
+    there. measured: of single actions; it comes before all else.
     """
 
     forward: float = 1.0
@@ -35,6 +36,7 @@ class Times:
     together: float | None = None
     latency: float = 0.0
     message: float = 0.0
+    between: frozenset[tuple[int, int]] | None = None
     stages: Mapping[int, float] = field(default_factory=dict)
     measured: Mapping[Action, float] = field(default_factory=dict)
 
@@ -130,10 +132,13 @@ class Timeline:
     def most_held(self, rank: int) -> int:
         return max(count for _, count in self.held(rank))
 
-    def times(self, latency: float = 0.0, message: float = 0.0) -> Times:
-        """What every action took here: put into `simulated`, it says what waiting alone makes of them."""
+    def times(self, links: Times | None = None) -> Times:
+        """What every action took here: put into `simulated`, it says what waiting alone makes of them.
+
+        links: whose messages to go by; None: they take no time.
+        """
         took = {box.action: box.ended - box.began for rank in range(len(self.began)) for box in self.boxes(rank)}
-        return Times(latency=latency, message=message, measured=took)
+        return replace(links or Times(), measured=took)
 
 
 def simulated(schedule: Schedule, times: Times | None = None) -> Timeline:
@@ -237,7 +242,8 @@ class _Links:
             to = self._on.get(stage, rank)
         else:
             to = self._back.get(stage, rank) if kind in PASSES_BACK else rank
-        if to == rank:
+        between = self._times.between
+        if to == rank or (between is not None and (min(rank, to), max(rank, to)) not in between):
             return when
         self._free[rank, to] = free = max(when, self._free.get((rank, to), 0.0)) + self._times.message
         return free + self._times.latency

@@ -76,18 +76,26 @@ class SlowLinks:
         """What `size` ranks are told; None where nothing is slower. ValueError for groups of other ranks."""
         if self.latency == 0 and self.bandwidth == math.inf:
             return None
-        pairs = None if self.between is None else _pairs(self.between, size)
-        return Links(float(self.latency), float(self.bandwidth), pairs, _table(size))
+        if self.between is not None:
+            _check(self.between, size)
+        return Links(float(self.latency), float(self.bandwidth), self.pairs, _table(size))
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]] | None:
+        """Of ranks between which links are slower, the lower one first; None: all."""
+        if self.between is None:
+            return None
+        nodes = combinations(self.between, 2)
+        return frozenset((min(a, b), max(a, b)) for one, other in nodes for a in one for b in other)
 
 
-def _pairs(nodes: Sequence[Sequence[int]], size: int) -> frozenset[tuple[int, int]]:
+def _check(nodes: Sequence[Sequence[int]], size: int) -> None:
     members = [rank for node in nodes for rank in node]
     if len(nodes) < 2 or len(set(members)) != len(members) or not set(members) <= set(range(size)):
         raise ValueError(
             f"between takes two or more groups of the ranks 0 to {size - 1}, each rank in one of them: "
             "kit.link(latency=1e-3, between=[[0, 1], [2, 3]]) slows what goes from one group to another"
         )
-    return frozenset((min(a, b), max(a, b)) for one, other in combinations(nodes, 2) for a in one for b in other)
 
 
 def _table(size: int) -> dict[str, dict[int, tuple[float, float]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +61,12 @@ class Work:
         return BATCH * self.width * FLOAT
 
     def times(self, schedule: Schedule, link: SlowLinks | None = None) -> Times:
-        latency, message = _link_times(self, link)
         slow = {copy * schedule.stages + s: k for copy in range(schedule.copies) for s, k in self.slow.items()}
-        return Times(self.forward, self.input, self.weight, latency=latency, message=message, stages=slow)
+        times = Times(self.forward, self.input, self.weight, stages=slow)
+        if link is None:
+            return times
+        message = 0.0 if math.isinf(link.bandwidth) else self.nbytes / link.bandwidth
+        return replace(times, latency=link.latency, message=message, between=link.pairs)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Run:
 
     @cached_property
     def replayed(self) -> Timeline:
-        return simulated(self.schedule, self.timeline.times(*_link_times(self.work, self.link)))
+        return simulated(self.schedule, self.timeline.times(self.work.times(self.schedule, self.link)))
 
     @cached_property
     def wrong(self) -> str:
@@ -155,10 +158,3 @@ def run(
     seconds = {stage: work.seconds(stage) for stage in range(schedule.stages)}
     recording = how.record(train, schedule.text(), schedule.stages, work.width, seconds, steps)
     return Run(schedule, work, link, recording)
-
-
-def _link_times(work: Work, link: SlowLinks | None) -> tuple[float, float]:
-    """Latency, and seconds for which a message keeps the link busy."""
-    if link is None:
-        return 0.0, 0.0
-    return link.latency, 0.0 if math.isinf(link.bandwidth) else work.nbytes / link.bandwidth

@@ -42,6 +42,28 @@ def test_what_stays_on_a_rank_is_there_at_once() -> None:
     assert begins("0F0,1F0,1B0,0B0", Times(latency=9, message=9)) == {"0F0": 0, "1F0": 1, "1B0": 2, "0B0": 4}
 
 
+def test_a_slow_link_between_some_ranks_delays_what_crosses_it_alone() -> None:
+    text = "0F0,0B0\n1F0,1B0\n2F0,2B0\n3F0,3B0"
+    at = begins(text, Times(latency=10, message=5, between=frozenset({(1, 2)})))
+    assert [at[f"{stage}F0"] for stage in range(4)] == [0, 1, 17, 18]
+    assert [at[f"{stage}B0"] for stage in (3, 2, 1, 0)] == [19, 21, 38, 40]
+
+
+@pytest.mark.parametrize("family", ["Interleaved1F1B", "ZBVZeroBubble"])
+def test_stages_dealt_out_otherwise_cross_other_links(family: str) -> None:
+    """Between ranks 0 and 3 an interleaved schedule wraps round; one laid out in a V never goes there."""
+    made, fast = schedule(family, 4, 8), simulated(schedule(family, 4, 8)).seconds
+    neighbours = frozenset({(0, 1), (1, 2), (2, 3)})
+
+    def seconds(between: frozenset[tuple[int, int]] | None) -> float:
+        return simulated(made, Times(latency=3, message=1, between=between)).seconds
+
+    assert seconds(None) == seconds(neighbours | {(0, 3)})
+    assert seconds(frozenset()) == fast < seconds(frozenset({(1, 2)})) < seconds(None)
+    wraps = family == "Interleaved1F1B"
+    assert (seconds(frozenset({(0, 3)})) > fast) == wraps and (seconds(neighbours) < seconds(None)) == wraps
+
+
 def test_stages_and_single_actions_may_take_longer() -> None:
     slow = simulated(read("0F0,0B0\n1F0,1B0"), Times(stages={1: 10}, measured={Action(0, "B", 0): 7}))
     assert slow.seconds == 1 + 10 + 20 + 7

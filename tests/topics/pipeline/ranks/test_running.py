@@ -72,4 +72,16 @@ def test_a_slow_link_is_in_the_prediction_and_in_the_run(three: LiveRunner) -> N
     ran = run(schedule("GPipe", 2, 2), SHORT, link=link.of(three), runner=three)
     assert ran.predicted.began[1][0] == pytest.approx(0.022)
     assert ran.timeline.began[1][0] >= 0.022 * 0.99
+    assert ran.replayed.began[1][0] >= ran.timeline.ended[0][0] + 0.02
     assert "20 ms" in str(ran) and any("20 ms" in note for note in ran.recording.trace.meta.notes)
+
+
+def test_a_link_that_is_slow_between_nodes_alone_is_foretold_there(three: LiveRunner) -> None:
+    """What goes from rank 0 to rank 1 stays in a node: it is there at once, measured and foretold."""
+    link = kit.link(latency=0.2, between=[[0, 1], [2]])
+    ran = run(schedule("GPipe", 3, 2), SHORT, steps=1, link=link.of(three), runner=three)
+    assert [row[0] for row in ran.predicted.began] == pytest.approx([0, 0.002, 0.204])
+    line, again = ran.timeline, ran.replayed
+    assert again.began[1][0] == pytest.approx(again.ended[0][0])
+    assert line.began[2][0] >= line.ended[1][0] + 0.2 * 0.99 and line.seconds >= again.seconds - 1e-6
+    assert "between" in str(ran)
