@@ -8,6 +8,7 @@ pp                          torch.distributed.pipelining, by the schedules that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from torch.distributed.tensor.parallel import (
     PrepareModuleOutput,
     RowwiseParallel,
     SequenceParallel,
+    loss_parallel,
     parallelize_module,
 )
 from torch.nn.parallel import DistributedDataParallel
@@ -136,7 +138,9 @@ def tensor_parallel(model: Any, mesh: DeviceMesh, adam: Adam, device: torch.devi
         model.unembed.weight = model.tokens.weight  # both are cut by tokens
     group = mesh.get_group()
     optimizer = adam.of_groups([part for one in adam.groups(model) for part in _by_kind(one)])
-    return Replica(model, model, DTensors(optimizer, model.parameters(), [group]), device, None)
+    replica = Replica(partial(_called, model), model, DTensors(optimizer, model.parameters(), [group]), device, None)
+    replica.attending = loss_parallel  # logits stay in shards by tokens, in the backward pass too
+    return replica
 
 
 def plan(blocks: int, sequence: bool) -> dict[str, ParallelStyle]:
@@ -145,7 +149,7 @@ def plan(blocks: int, sequence: bool) -> dict[str, ParallelStyle]:
     enter = PrepareModuleInput(input_layouts=outside, desired_input_layouts=Replicate())
     said: dict[str, ParallelStyle] = {
         "tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=outside),
-        "unembed": ColwiseParallel(input_layouts=outside, output_layouts=Replicate()),
+        "unembed": ColwiseParallel(input_layouts=outside, use_local_output=False),
     }
     for number in range(blocks):
         layers: dict[str, ParallelStyle] = {
@@ -178,6 +182,12 @@ class AttentionOfThirds(nn.Module):
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H/n, T, D)
         y: Tensor = self.out(heads.transpose(1, 2).flatten(2))
         return y
+
+
+def _called(model: nn.Module, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (B, T, V) as a DTensor, and the loss () as a tensor that every rank has."""
+    logits, loss = model(tokens, targets)
+    return logits, loss.to_local()
 
 
 def _by_kind(group: dict[str, Any]) -> list[dict[str, Any]]:

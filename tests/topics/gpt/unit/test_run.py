@@ -15,7 +15,7 @@ from kit import cli
 from kit.gpt.bpe import _letters
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import StepReport
-from kit.topics.gpt import launch
+from kit.topics.gpt import launch, run
 from kit.topics.gpt.log import Log
 from kit.topics.gpt.reference import Layout
 from kit.topics.gpt.run import Config, check_asked, prepare, train
@@ -207,3 +207,22 @@ def test_a_logs_mfu_is_that_of_wordplay_from_its_dt() -> None:
     assert "tps_per_gpu=229951" in line and "mfu=45.94%" in line  # S0 says 231,000 and 46 %
     staged = Log(4, 312e12, flops).line(replace(step, spent={"pipeline": 0.285}))
     assert "dt=0.2850 sps=" in staged, "where forward and backward interleave neither is told"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "alike"), [("ddp=2 x pp", [0, 1, 2, 3]), ("tp=2 x pp", [0, 0, 1, 1]), ("ddp=2 x tp=2", [0, 0, 1, 1])]
+)
+def test_replicas_and_stages_drop_other_elements(
+    tiny: Path, strategy: str, alike: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And ranks of one tensor-parallel group the same, outside of what they share."""
+    config, lone = replace(Config.read(tiny), strategy=strategy), run.lay_out
+    monkeypatch.setattr(run.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(run.dist, "get_world_size", lambda: 4)
+    monkeypatch.setattr(run, "lay_out", lambda model, layout, *how: lone(model, Layout(), *how))
+    drawn = []
+    for rank in range(4):
+        monkeypatch.setattr(run.dist, "get_rank", lambda rank=rank: rank)
+        prepare(config)
+        drawn.append(torch.initial_seed())
+    assert [sorted(set(drawn)).index(seed) for seed in drawn] == alike
