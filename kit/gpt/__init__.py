@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from kit.gpt.feed import Feed as Feed
     from kit.gpt.hashes import first_difference as first_difference
     from kit.gpt.hashes import hashes as hashes
+    from kit.gpt.loop import training as training
     from kit.gpt.model import GPT as GPT
     from kit.gpt.model import GPTConfig as GPTConfig
     from kit.gpt.recipe import Recipe as Recipe
     from kit.gpt.shards import open_shards as open_shards
     from kit.gpt.shards import write_shards as write_shards
-    from kit.gpt.train import training as training
     from kit.gpt.trainer import Trainer as Trainer
 
 if not TYPE_CHECKING:

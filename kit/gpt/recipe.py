@@ -6,9 +6,8 @@ Letters: B windows of a micro-batch, T tokens of a window, m micro-batches, N pa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import cos, pi
 from typing import Literal
-
-from kit.gpt.train import cosine
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Recipe:
     steps: int = 500
     batch: int = 12  # B, on one rank at a time
     total_batch: int | None = None  # tokens of a step, of all ranks together; None: a micro-batch on each of the parts
-    rate: float = 1e-3  # the peak
+    rate: float = 3e-3  # the peak
     warm_up: int = 20  # steps
     floor: float = 0.1  # of the peak, at the end
     optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for matrices of blocks, and AdamW for the rest
@@ -64,3 +63,18 @@ class Recipe:
                 f" each of {parts}: take {nearest:,}, or another batch"
             )
         return self.total_batch // each
+
+
+def cosine(step: int, *, peak: float, steps: int, warm_up: int = 0, floor: float = 0.0) -> float:
+    """The learning rate of a step, counted from 0: up to `peak` in `warm_up` even steps, then down to `floor`.
+
+    The way down is half a cosine; it ends with the last of `steps`, and what comes later stays at `floor`. I.
+    Loshchilov and F. Hutter, SGDR (2017), without restarts. Raises ValueError for a warm-up that takes all
+    steps.
+    """
+    if not 0 <= warm_up < max(steps, 1):
+        raise ValueError(f"a warm-up of {warm_up} steps does not fit in {steps}: leave some to come down in")
+    if step < warm_up:
+        return peak * (step + 1) / warm_up
+    done = min(1.0, (step - warm_up) / max(1, steps - 1 - warm_up))
+    return floor + (peak - floor) * (1 + cos(pi * done)) / 2

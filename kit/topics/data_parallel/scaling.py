@@ -19,8 +19,8 @@ import torch
 from kit import shown
 from kit.cost import network
 from kit.gpt.data import Batch
+from kit.gpt.loop import Wrap, training
 from kit.gpt.model import GPT, GPTConfig
-from kit.gpt.train import Wrap, training
 from kit.run.options import Options
 from kit.tables import Rows, Table
 from kit.topics.data_parallel.cost import predicted_overlap

@@ -13,8 +13,8 @@ from torch import nn
 import kit
 from kit.cost.training import elements_sent
 from kit.gpt.data import batches
+from kit.gpt.loop import training
 from kit.gpt.model import GPT, GPTConfig
-from kit.gpt.train import train
 from kit.run.live import LiveRunner
 from kit.topics.data_parallel.reference import AveragedAfterBackward, BucketedDDP, HookedDDP
 from kit.topics.data_parallel.scaling import measure_scaling, timed_training
@@ -83,7 +83,8 @@ def trained(batch: int, wrap: type[nn.Module] | None) -> tuple[list[float], torc
     model = GPT(CONFIG)
     row = torch.arange(3000) * 7 % 11
     own = batches(row, batch, 8, seed=1, rank=dist.get_rank(), ranks=dist.get_world_size())
-    losses = train(model, own, steps=4, rate=1e-2, wrap=wrap, micro_batches=2, weight_decay=0.1)
+    steps = training(model, own, steps=4, rate=1e-2, wrap=wrap, micro_batches=2, weight_decay=0.1)
+    losses = [step.loss for step in steps]
     return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
 
 

@@ -20,11 +20,12 @@ import pytest
 
 import kit
 from kit.clusters.request import checked
+from kit.gpt.checkpoint import Checkpoints
 from kit.gpt.hashes import first_difference
 from kit.gpt.trainer import Trainer
 from kit.plan.families import FAMILIES
 from kit.run.live import LiveRunner
-from tests.gloo import World, world
+from tests.gloo import RankFailed, World, world
 from tests.manners import mannered
 from tests.topics.gpt.ranks import training
 
@@ -152,6 +153,15 @@ def test_accumulation_keeps_shards_where_gradients_are_sharded(world_of: Callabl
     """Whole gradients between micro-batches would cost what stages 2 and 3 are there to save."""
     for found in world_of(2).run(training.whole_gradients):
         assert found["ddp"] == found["zero1"] > 0 == found["zero2"] == found["zero3"]
+
+
+def test_a_rank_killed_while_it_saves_costs_the_steps_since_the_last_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(RankFailed, match="rank 1: its process ended"), world(2) as two:
+        two.run(training.killed_while_saving, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".step_00000002.half", "step_00000001"]
+    going = training.trainer("single", 1)
+    Checkpoints(tmp_path, training.SIZES, "", "single").resume(going)
+    assert [step.loss for step in going] == pytest.approx(serial(True)["loss"][1:], abs=TOLERANCE)
 
 
 def test_the_second_recipe_trains_alike_on_ranks_with_whole_matrices(world_of: Callable[[int], World]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
@@ -125,6 +127,18 @@ def answers(strategies: list[str]) -> dict[str, Score]:
 def modern(strategy: str, ranks: int) -> Found:
     """By the second recipe."""
     return curve(strategy, ranks, replace(RECIPE, optimizer="muon"), replace(SIZES, modern=True))
+
+
+def killed_while_saving(folder: Path) -> None:
+    """The second checkpoint: rank 1 has written its file, and is gone before anybody hears of it."""
+    going = trainer("ddp", 2)
+    kept = Checkpoints(folder, SIZES, "", "ddp=2")
+    going.step()
+    kept.save(going)
+    going.step()
+    if dist.get_rank() == 1:
+        os.fsync = lambda stream: os.kill(os.getpid(), signal.SIGKILL)
+    kept.save(going)
 
 
 def curves_in_16_bits() -> dict[str, Found]:

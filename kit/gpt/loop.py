@@ -1,7 +1,8 @@
-"""Training a GPT on text, plainly: micro-batches, clipping, a rate that warms up and falls along a cosine.
+"""The training loop as one writes it in a lab: a model, its batches, an optimizer; a step each time one is asked for.
 
 Nothing here knows of ranks. A wrapper that averages gradients (as torch's DistributedDataParallel does) is handed
-in, and each rank's batches are its own (`kit.gpt.data.batches`).
+in, and each rank's batches are its own (`kit.gpt.data.batches`). A training by a strategy, which is validated, saved
+and gone on with, is `kit.gpt.trainer`'s.
 Letters: B batch, T sequence, m micro-batches.
 """
 
@@ -12,7 +13,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from math import cos, pi
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch import nn
 
 from kit.gpt.data import Batch
 from kit.gpt.model import decay_groups
+from kit.gpt.recipe import cosine
 
 Wrap = Callable[[nn.Module], nn.Module]
 
@@ -32,21 +33,6 @@ class Step:
     loss: float  # nats, the mean over this rank's windows, before the step
     norm: float  # of all gradients together, before clipping
     rate: float
-
-
-def cosine(step: int, *, peak: float, steps: int, warm_up: int = 0, floor: float = 0.0) -> float:
-    """The learning rate of a step, counted from 0: up to `peak` in `warm_up` even steps, then down to `floor`.
-
-    The way down is half a cosine; it ends with the last of `steps`, and what comes later stays at `floor`. I.
-    Loshchilov and F. Hutter, SGDR (2017), without restarts. Raises ValueError for a warm-up that takes all
-    steps.
-    """
-    if not 0 <= warm_up < max(steps, 1):
-        raise ValueError(f"a warm-up of {warm_up} steps does not fit in {steps}: leave some to come down in")
-    if step < warm_up:
-        return peak * (step + 1) / warm_up
-    done = min(1.0, (step - warm_up) / max(1, steps - 1 - warm_up))
-    return floor + (peak - floor) * (1 + cos(pi * done)) / 2
 
 
 def accumulate(model: nn.Module, micro_batches: list[Batch]) -> float:
@@ -116,27 +102,3 @@ def training(
             yield Step(number, loss, float(norm), now)
 
     return one_by_one()
-
-
-def train(model: nn.Module, batches: Iterator[Batch], **how: Any) -> list[float]:
-    """All of `training`, which takes `how`; returns the losses, one for each step."""
-    return [step.loss for step in training(model, batches, **how)]
-
-
-@torch.no_grad()
-def evaluate(model: nn.Module, batches: Iterator[Batch], count: int) -> float:
-    """The mean loss in nats over `count` batches, with dropout off; the model is left in the mode it was in.
-
-    Raises ValueError for fewer than one batch, and where the batches come to an end before.
-    """
-    if count < 1:
-        raise ValueError(f"an evaluation takes at least one batch, not {count}")
-    was_training = model.training
-    model.eval()
-    try:
-        losses: list[float] = [model(tokens, targets)[1].item() for tokens, targets in islice(batches, count)]
-    finally:
-        model.train(was_training)
-    if len(losses) < count:
-        raise ValueError(f"there are {len(losses)} batches to evaluate on, not {count}")
-    return sum(losses) / count

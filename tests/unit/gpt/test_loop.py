@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from math import log
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from kit.gpt.data import Batch, Characters, batches, split
+from kit.gpt.loop import accumulate, training
 from kit.gpt.model import GPT, GPTConfig
+from kit.gpt.recipe import cosine
 from kit.gpt.sample import sample
-from kit.gpt.train import accumulate, cosine, evaluate, train, training
 
 CONFIG = GPTConfig(n_layer=1, n_head=2, n_embd=8, block_size=8, vocab_size=11)
 
@@ -28,6 +30,11 @@ def some(count: int, batch: int = 4, seed: int = 0) -> list[Batch]:
     draw = torch.Generator().manual_seed(seed)
     pairs = torch.randint(11, (count, batch, 9), generator=draw)
     return [(pair[:, :-1], pair[:, 1:]) for pair in pairs]
+
+
+def train(model: nn.Module, batches: Iterator[Batch], **how: Any) -> list[float]:
+    """All steps; their losses."""
+    return [step.loss for step in training(model, batches, **how)]
 
 
 def test_the_rate_warms_up_evenly_and_comes_down_to_its_floor() -> None:
@@ -130,11 +137,12 @@ def test_it_learns_a_text_and_can_say_it() -> None:
     tokens, held_out = split(characters.encode(text))
     torch.manual_seed(0)
     model = GPT(GPTConfig(n_layer=1, n_head=2, n_embd=16, block_size=16, vocab_size=characters.size))
-    first = evaluate(model, batches(held_out, 4, 16), 2)
+    validation = next(batches(held_out, 4, 16))
+    first = model(*validation)[1].item()
     assert first == pytest.approx(log(characters.size), rel=0.1)
     losses = train(model, batches(tokens, 8, 16, seed=1), steps=120, rate=3e-2, warm_up=10)
     assert len(losses) == 120 and losses[-1] < 0.5
-    assert evaluate(model, batches(held_out, 4, 16), 2) < 0.5
+    assert model(*validation)[1] < 0.5
     start = characters.encode("the quick ")
     said = characters.decode(sample(model, start[None], 20, temperature=0)[0])
     assert said == "the quick brown fox jumps over"
@@ -145,15 +153,6 @@ def test_the_same_seeds_train_the_same_and_another_rate_differently() -> None:
         return train(made(), cycle(some(3)), steps=6, rate=rate)
 
     assert losses(0.01) == losses(0.01) != losses(0.1)
-
-
-def test_evaluation_leaves_the_model_as_it_was() -> None:
-    torch.manual_seed(0)
-    model = GPT(GPTConfig(1, 2, 8, 8, 11, dropout=0.5))
-    assert evaluate(model, cycle(some(1)), 3) == evaluate(model, iter(some(1)), 1), "no dropout"
-    assert model.training and all(p.grad is None for p in model.parameters())
-    with pytest.raises(ValueError, match="at least one batch"):
-        evaluate(model, iter([]), 0)
 
 
 def test_batches_that_end_and_no_steps_are_refused() -> None:
@@ -172,8 +171,6 @@ def test_a_list_of_batches_is_gone_through_and_an_end_is_said() -> None:
     assert train(made(), data, steps=3, rate=0.1) == train(made(), iter(data), steps=3, rate=0.1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="have the batches come to an end"):
         train(made(), data, steps=4, rate=0.1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="there are 2 batches to evaluate on, not 3"):
-        evaluate(made(), iter(data[:2]), 3)
 
 
 def test_every_step_is_clipped() -> None:
