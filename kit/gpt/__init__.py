@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kit.gpt.data import corpus as corpus
     from kit.gpt.data import random_batches as random_batches
     from kit.gpt.feed import Feed as Feed
+    from kit.gpt.gpt2 import load_gpt2 as load_gpt2
     from kit.gpt.hashes import first_difference as first_difference
     from kit.gpt.hashes import hashes as hashes
     from kit.gpt.loop import training as training

@@ -29,15 +29,21 @@ class Log:
     flops: float
 
     def line(self, step: StepReport) -> str:
-        dt, n = step.seconds, self.devices
-        sps, tps = step.windows / dt, step.tokens / dt
-        share = mfu(tokens_per_second=tps, flops_per_token=self.flops, peak=self.peak, devices=n)
+        n, told = self.devices, self.numbers(step)
+        dt, tps, sps = told["dt"], told["tps"], step.windows / told["dt"]
         parts = {name: step.spent[of] for name, of in (("dtf", "forward"), ("dtb", "backward")) if of in step.spent}
         seconds = " ".join(f"{name}={spent:.4f}" for name, spent in {"dt": dt, **parts}.items())
         return (
             f"step={step.number + 1} loss={step.loss:.4f} lr={step.rate:.3g} norm={step.norm:.3f} {seconds}"
-            f" sps={sps:.2f} sps_per_gpu={sps / n:.2f} tps={tps:.0f} tps_per_gpu={tps / n:.0f} mfu={share:.2%}"
+            f" sps={sps:.2f} sps_per_gpu={sps / n:.2f} tps={tps:.0f} tps_per_gpu={tps / n:.0f} mfu={told['mfu']:.2%}"
         )
+
+    def numbers(self, step: StepReport) -> dict[str, float]:
+        """The same by name, for what draws curves."""
+        dt = step.seconds
+        tps = step.tokens / dt
+        share = mfu(tokens_per_second=tps, flops_per_token=self.flops, peak=self.peak, devices=self.devices)
+        return {"loss": step.loss, "lr": step.rate, "norm": step.norm, "dt": dt, "tps": tps, "mfu": share}
 
     def validation(self, step: StepReport, loss: float) -> str:
         return f"step={step.number + 1} train_loss={step.loss:.4f} val_loss={loss:.4f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +28,13 @@ from kit.topics.gpt.reference import Adam, Layout, parallelize
 from kit.topics.gpt.reference.ladder import PLAIN, Extras, remarks
 from kit.topics.gpt.reference.parallelize import Line
 from kit.topics.gpt.reference.replicas import Replica
+from kit.topics.gpt.sinks import sink
 from kit.topics.gpt.text import read
 
 if TYPE_CHECKING:
     from kit.gpt.data import Tokenizer
+
+RUNS = "runs"  # TensorBoard's usual folder
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Config:
     pad: the vocabulary's size is rounded up to a multiple of this, by tokens that never occur. checkpoints: a folder to
     save them in ('': none), save_every: after so many steps, and at the end; resume: go on from the newest there.
     weights: a local Hugging Face folder of a GPT-2 to begin with, in place of [model]. questions: a file as HellaSwag
-    has them, to be asked at the end.
+    has them, to be asked at the end. send_to: 'tensorboard' or 'wandb', where it is installed; its files go to `runs`.
     """
 
     text: str = "python"
@@ -66,6 +70,7 @@ class Config:
     resume: bool = False
     weights: str = ""
     questions: str = ""
+    send_to: str = ""
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "cpu"})
     recipe: Recipe = field(default_factory=Recipe)
 
@@ -214,12 +219,16 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     checkpoints = training.checkpoints(config.checkpoints) if config.checkpoints else None
     if checkpoints and config.resume:
         tell(_resumed(checkpoints.resume(trainer)))
-    for step in trainer:
-        tell(log.line(step))
-        if trainer.validates:
-            tell(log.validation(step, trainer.validate()))
-        if checkpoints and (trainer.done % config.save_every == 0 or trainer.done == config.recipe.steps):
-            tell(f"saved {checkpoints.save(trainer)}")
+    with closing(sink(config.send_to if tell is say else "", RUNS)) as numbers:
+        for step in trainer:
+            tell(log.line(step))
+            numbers.write(trainer.done, log.numbers(step))
+            if trainer.validates:
+                validated = trainer.validate()
+                tell(log.validation(step, validated))
+                numbers.write(trainer.done, {"val_loss": validated})
+            if checkpoints and (trainer.done % config.save_every == 0 or trainer.done == config.recipe.steps):
+                tell(f"saved {checkpoints.save(trainer)}")
     if questions:
         tell(f"questions: {training.ask(questions)}")
     return trainer
