@@ -260,8 +260,9 @@ def check(layout: Layout, extras: Extras) -> None:
         raise ValueError(f"torch's own is here for one strategy at a time, not for {layout}: leave the switch out")
     if extras.compile and (layout.data not in ("single", "ddp") or layout.tp * layout.pp > 1):
         raise ValueError(f"compiled models are tried with single and ddp, not with {layout}: leave compile out")
+    if extras.recompute and layout.tp > 1:
+        raise ValueError(f"recomputed layers would drop other elements than before in {layout}: leave recompute out")
     turned = {
-        "recomputation": extras.recompute,
         extras.precision: extras.precision in ("fp16", "bf16"),
         "plain attention": extras.attention == "plain",
     }

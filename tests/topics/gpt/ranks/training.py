@@ -89,6 +89,7 @@ def curves_with_extras(by_torch: list[str]) -> dict[str, Found]:
     """By torch's own, and with what may stand beside any of them."""
     found = {f"{name} by torch": measured(trainer(name, 2, extras=Extras(built_in=True))) for name in by_torch}
     found["recomputed"] = measured(trainer("zero3", 2, extras=Extras(recompute=True)))
+    found["recomputed in stages"] = measured(trainer("pp:ZBH1", 2, extras=Extras(recompute=True)))
     found["compiled"] = measured(trainer("ddp", 2, extras=Extras(compile="eager")))
     slow = Extras(attention="plain", adamw="plain", recompute=True)
     found["the ladder's lowest rungs"] = measured(trainer("ddp", 2, extras=slow))
