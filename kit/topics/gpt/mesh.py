@@ -56,7 +56,7 @@ def mesh_figure(layout: Layout, at: str = "") -> Figure:
 
 
 def _plot(layout: Layout, chosen: set[int]) -> Axes:
-    room = _PAGE - 2 * _SIDE - _NAMES - _ACROSS * (layout.pp - 1)
+    room = _PAGE - 2 * _SIDE - _NAMES - _ACROSS * (layout.pp - 1) - 2 * _FRAME
     wide = min(_WIDE, room / (layout.pp * layout.tp))
     above = _TITLE * (layout.pp > 1) + _HEAD * (layout.tp > 1) + _FRAME
     places = {rank: layout.place(rank) for rank in range(layout.ranks)}
