@@ -36,11 +36,16 @@ def sample(
     `temperature`: 0 takes the likeliest token each time, small ones keep near it, 1 draws as the model says. `top_k`:
     only among the k likeliest. `vocabulary`: only among so many tokens; those after them pad the model and stand for
     nothing. `generator`: lives on the device of the tokens. The model is left in the mode it was in.
-    Raises ValueError for a negative temperature, k < 1, no tokens to go on from, or a cache with another model or a
-    block of its own.
+    Raises ValueError for a negative temperature, k < 1, no tokens to go on from, a cache with another model or a
+    block of its own, and a model whose logits are in shards.
     """
     if temperature < 0 or (top_k is not None and top_k < 1) or tokens.shape[1] < 1:
         raise ValueError("sampling takes a temperature of 0 or more, top_k of 1 or more, and one token to go on from")
+    if hasattr(model, "region"):
+        raise ValueError(
+            "a rank of a tensor-parallel GPT has the logits of its part of the vocabulary alone: sample from a"
+            " kit.gpt.GPT with the whole weights, which the strategy's state() has"
+        )
     if cache and (not isinstance(model, GPT) or block is not None):
         raise ValueError("a cache is for a kit.gpt.GPT and its own block: leave cache or block out")
     back = _block_of(model) if block is None else block

@@ -64,3 +64,11 @@ def test_a_cache_of_another_model_is_refused(model: GPT) -> None:
         sample(torch.nn.Linear(2, 2), START, 1, cache=True, block=3)
     with pytest.raises(ValueError, match="its own block"):
         sample(model, START, 1, cache=True, block=3)
+
+
+def test_logits_in_shards_are_not_drawn_from() -> None:
+    """A rank would draw from its own part of the vocabulary, and nobody would notice."""
+    parallel = torch.nn.Linear(2, 2)
+    parallel.region = object()  # type: ignore[assignment]  # as a tensor-parallel GPT has
+    with pytest.raises(ValueError, match=r"part of the vocabulary alone: sample from a kit\.gpt\.GPT"):
+        sample(parallel, START, 1, block=3)

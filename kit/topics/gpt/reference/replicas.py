@@ -108,7 +108,8 @@ class Replica(WithRandomNumbers):
         """Each loss is divided by m, because gradients add up. Ranks average after the last of them alone, or
         after each where gradients are kept in shards.
         """
-        self.module.train()
+        if not self.module.training:  # it goes through all modules
+            self.module.train()
         while True:
             self.stepper.forget()  # what a step that was given up has left
             with self.attending():
