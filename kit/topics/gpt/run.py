@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from kit.cost.training import flops_per_token
-from kit.gpt.checkpoint import About, Checkpoints
+from kit.gpt.checkpoint import About as Saved
+from kit.gpt.checkpoint import Checkpoints
 from kit.gpt.feed import Feed
 from kit.gpt.gpt2 import load_gpt2
 from kit.gpt.model import GPT, GPTConfig, loss_of
 from kit.gpt.modern import made
 from kit.gpt.questions import Question, Score, ask, read_questions
 from kit.gpt.recipe import Recipe
-from kit.gpt.trainer import Trainer
+from kit.gpt.trainer import StepReport, Trainer
 from kit.plan.families import schedule
+from kit.topics.gpt.history import About, History, Taken
 from kit.topics.gpt.log import LEGEND, Log
 from kit.topics.gpt.peak import peak_of
 from kit.topics.gpt.reference import Adam, Layout, parallelize
@@ -34,6 +40,8 @@ from kit.topics.gpt.text import read
 if TYPE_CHECKING:
     from kit.gpt.data import Tokenizer
 
+T = TypeVar("T")
+MEMORY_EVERY = 10  # steps
 RUNS = "runs"  # TensorBoard's usual folder
 
 
@@ -57,6 +65,7 @@ class Config:
     save them in ('': none), save_every: after so many steps, and at the end; resume: go on from the newest there.
     weights: a local Hugging Face folder of a GPT-2 to begin with, in place of [model]. questions: a file as HellaSwag
     has them, to be asked at the end. send_to: 'tensorboard' or 'wandb', where it is installed; its files go to `runs`.
+    log: a file for its history, which `History.load` reads, also while it grows.
     """
 
     text: str = "python"
@@ -71,6 +80,7 @@ class Config:
     weights: str = ""
     questions: str = ""
     send_to: str = ""
+    log: str = ""
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "cpu"})
     recipe: Recipe = field(default_factory=Recipe)
 
@@ -105,6 +115,23 @@ class Training:
     layout: Layout
     tokenizer: Tokenizer | None  # None: tokens came as shards, and what they stand for is not known
     flops: float  # of one token, forward and backward
+    parameters: int  # of the whole model, without positions
+
+    def about(self, peak: float, source: str) -> About:
+        """What a history says first; every rank calls."""
+        trainer = self.trainer
+        return About(
+            strategy=str(self.layout),
+            devices=_of_all(str(trainer.strategy.device)),
+            model=self.model,
+            parameters=self.parameters,
+            recipe=trainer.recipe,
+            tokens=trainer.windows * trainer.train.block,
+            flops=self.flops,
+            peak=peak,
+            source=source,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
 
     def checkpoints(self, folder: str | Path) -> Checkpoints:
         """Those of this training in a folder."""
@@ -154,8 +181,9 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
             " the vocabulary of this text, or this text's tokens the model's (tokens = ...)"
         )
     feeds = [Feed(part, shape.block_size, recipe.seed) for part in (tokens, held_out)]
+    parameters = model.count(positions=False)
     flops = flops_per_token(
-        parameters=model.count(positions=False),
+        parameters=parameters,
         layers=shape.n_layer,
         channels=shape.n_embd,
         sequence=shape.block_size,
@@ -163,7 +191,7 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     strategy = lay_out(model, layout, recipe, config.extras)
     rank = dist.get_rank() if dist.is_initialized() else 0
     torch.manual_seed(recipe.seed + 1 + layout.stream(rank))  # of dropout
-    return Training(Trainer(strategy, recipe, *feeds), shape, layout, tokenizer, flops)
+    return Training(Trainer(strategy, recipe, *feeds), shape, layout, tokenizer, flops, parameters)
 
 
 def check_asked(layout: Layout, tokenizer: Tokenizer | None) -> None:
@@ -219,12 +247,16 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     checkpoints = training.checkpoints(config.checkpoints) if config.checkpoints else None
     if checkpoints and config.resume:
         tell(_resumed(checkpoints.resume(trainer)))
-    with closing(sink(config.send_to if tell is say else "", RUNS)) as numbers:
+    with (
+        closing(sink(config.send_to if tell is say else "", RUNS)) as numbers,
+        _kept(config.log, training, peak, source) as keep,
+    ):
         for step in trainer:
             tell(log.line(step))
             numbers.write(trainer.done, log.numbers(step))
-            if trainer.validates:
-                validated = trainer.validate()
+            validated = trainer.validate() if trainer.validates else None
+            keep(step, validated)
+            if validated is not None:
                 tell(log.validation(step, validated))
                 numbers.write(trainer.done, {"val_loss": validated})
             if checkpoints and (trainer.done % config.save_every == 0 or trainer.done == config.recipe.steps):
@@ -234,10 +266,60 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     return trainer
 
 
-def _resumed(about: About | None) -> str:
+def _resumed(about: Saved | None) -> str:
     if about is None:
         return "no checkpoint to go on from: beginning anew"
     return f"going on after step {about.done}, {about.seen} windows into the text, saved by {about.layout}"
+
+
+Keep = Callable[[StepReport, "float | None"], None]
+
+
+@contextmanager
+def _kept(path: str, training: Training, peak: float, source: str) -> Iterator[Keep]:
+    """Takes steps with the validations after them into a history's file, which the first rank writes; '': into none.
+
+    What ranks hold is asked of all of them, and so only every few steps.
+    """
+    if not path:
+        yield lambda step, validated: None
+        return
+    memory: tuple[int, ...] = ()
+    about, device = training.about(peak, source), training.trainer.strategy.device
+    first = not dist.is_initialized() or dist.get_rank() == 0
+
+    def keep(step: StepReport, validated: float | None) -> None:
+        nonlocal memory
+        if step.number % MEMORY_EVERY == 0 or not memory:
+            memory = _of_all(held(device))
+        if first:
+            writer.append(taken(step, memory, validated))
+
+    with History.writer(path if first else os.devnull) as writer:
+        writer.begin(about)
+        yield keep
+
+
+def taken(step: StepReport, memory: tuple[int, ...], validated: float | None = None, sample: str = "") -> Taken:
+    """A step for a history."""
+    s = step
+    return Taken(s.number, s.loss, s.norm, s.rate, s.windows, s.tokens, dict(s.spent), memory, validated, sample)
+
+
+def held(device: torch.device) -> int:
+    """Bytes that this rank has held at most: on its GPU, or where it computes on the CPU, of the host's memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _of_all(own: T) -> tuple[T, ...]:
+    """What each rank has, by rank; every rank calls."""
+    if not dist.is_initialized():
+        return (own,)
+    told: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(told, own)
+    return tuple(told)
 
 
 def _silent(line: str) -> None:
