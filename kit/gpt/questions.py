@@ -119,14 +119,12 @@ def ask(
     """The score of all questions together; each of the parts asks every n-th of them, and the group adds them up.
 
     All ranks call the model equally often, since it may have to speak to the others for each call: where questions run
-    out a rank asks its last one again, which does not count. Raises ValueError for fewer questions than parts.
+    out a rank asks the first one, which does not count.
     """
     mine = questions[part::parts]
-    if not mine:
-        raise ValueError(f"{len(questions)} questions do not go round {parts} ranks: ask on fewer")
     counts = torch.zeros(3, dtype=torch.int64, device=device)  # asked, raw, normalised
     for number in range(-(-len(questions) // parts)):
-        question = mine[min(number, len(mine) - 1)]
+        question = mine[number] if number < len(mine) else questions[0]
         answers = [
             int(losses.argmin()) == question.label
             for losses in ending_losses(logits_of, encode, question, block, device)
