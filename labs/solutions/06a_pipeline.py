@@ -62,3 +62,19 @@ def sum_tied(gradient, group=None):
         dist.recv(its, group_src=other, group=group)
         dist.send(gradient, group_dst=other, group=group)
     return gradient + its
+
+
+def balanced_cut(layers, p):
+    """How many layers each of p stages has, so that the slowest takes as short as can be."""
+    limits = sorted({sum(layers[a:b]) for b in range(len(layers) + 1) for a in range(b)})
+    cut, slowest, limit = [], 0, 0
+    while sum(cut) < len(layers) or slowest > limit:
+        cut, at, slowest, limit = [], 0, 0, limits.pop(0)
+        for stage in range(p):
+            end = at + 1
+            while end < len(layers) - (p - 1 - stage) and sum(layers[at : end + 1]) <= limit:
+                end += 1
+            slowest = max(slowest, sum(layers[at:end]))
+            cut.append(end - at)
+            at = end
+    return cut

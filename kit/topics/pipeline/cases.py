@@ -57,6 +57,22 @@ def tied_cases(world: int, random: Random) -> Iterator[Case]:
         yield Case(world, tuple((ends.get(rank),) for rank in range(world)), size)
 
 
+def cut_cases(world: int, random: Random) -> Iterator[Case]:
+    """Milliseconds of each layer: a head on top; drawn ones; one large layer at the begin; as many layers as ranks."""
+    drawn = [random.randint(1, 9) for _ in range(3 * world + 1)]
+    for layers in (
+        [*[2] * (3 * world + 1), 9],
+        drawn,
+        [9, *[2] * 2 * world],
+        [random.randint(1, 9) for _ in range(world)],
+    ):
+        yield Case(world, ((layers, world, {}),) * world, len(layers), {"layers": layers}, _drive("by_cut"))
+
+
+def cut_layers(case: Case) -> list[Any]:
+    return [case.size] * case.world
+
+
 def tied_gradients(case: Case) -> list[Any]:
     first, last = case.arguments[0][0], case.arguments[-1][0]
     total: torch.Tensor = first + last

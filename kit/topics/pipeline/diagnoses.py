@@ -222,6 +222,63 @@ def too_many_messages(run: Run) -> str | None:
     return None
 
 
+# ------------------------------------------------------------------------------------------- layers cut into stages
+
+
+def no_cut(run: Run) -> str | None:
+    """A rule: not a number of layers for each stage, or not all layers once."""
+    layers, p = run.case.facts["layers"], run.case.world
+    for rank, cut in enumerate(_cuts(run)):
+        if not isinstance(cut, list) or len(cut) != p:
+            return f"rank {rank} returned {cut} where a list of {p} numbers is asked for, the layers of each stage"
+        if sum(cut) == sum(layers) != len(layers):
+            return f"{cut} adds up to the {sum(layers)} ms of all layers: return how many layers a stage has, not ms"
+        if min(cut) < 1:
+            return f"{cut} for layers of {layers} ms: stage {cut.index(min(cut))} has no layer, its rank nothing to do"
+        if sum(cut) != len(layers):
+            return f"{cut} for layers of {layers} ms: {sum(cut)} layers have a stage, and there are {len(layers)}"
+    return None
+
+
+def slow_stage(run: Run) -> str | None:
+    """A rule: the slowest stage takes no longer than it must."""
+    layers, p = run.case.facts["layers"], run.case.world
+    least = shortest(layers, p)
+    for cut in _cuts(run):
+        took = _milliseconds(layers, cut)
+        if max(took) > least:
+            why = "a pipeline goes at the pace of its slowest stage"
+            if max(cut) - min(cut) <= 1:
+                why = "equally many layers do not take equally long"
+            elif took.index(max(took)) == p - 1:
+                why = "what the stages before leave over falls to the last one"
+            return f"{cut} for layers of {layers} ms: stage {took.index(max(took))} takes {max(took)} ms where" + (
+                f" {least} are enough: {why}"
+            )
+    return None
+
+
+def shortest(layers: Sequence[int], p: int) -> int:
+    """What the slowest of p stages takes at least, a layer or more in each: by trying all places of the last cut."""
+    count = len(layers)
+    least = [sum(layers[:end]) for end in range(count + 1)]  # of the first layers, in so many stages as yet
+    for stages in range(2, p + 1):
+        least = [
+            min((max(least[at], sum(layers[at:end])) for at in range(stages - 1, end)), default=sum(layers))
+            for end in range(count + 1)
+        ]
+    return least[count]
+
+
+def _cuts(run: Run) -> list[Any]:
+    return [after[-1].get("cut") for after in run.after]
+
+
+def _milliseconds(layers: Sequence[int], cut: Sequence[int]) -> list[int]:
+    ends = [sum(cut[: stage + 1]) for stage in range(len(cut))]
+    return [sum(layers[end - own : end]) for own, end in zip(cut, ends, strict=True)]
+
+
 # --------------------------------------------------------------------------------------------------- tied weights
 
 

@@ -139,6 +139,14 @@ def by_rows(function: Callable[..., Any], m: int, seen: dict[str, Any]) -> Tenso
     return torch.cat([*(losses[j].view(1) for j in sorted(losses)), *(one.flatten() for one in gradients.values())])
 
 
+def by_cut(function: Callable[..., Any], layers: list[int], p: int, seen: dict[str, Any]) -> int:
+    """Every rank cuts. Returns how many layers have a stage. seen: this rank's cut, for the check to judge."""
+    cut = function(list(layers), p)
+    fits = isinstance(cut, list | tuple) and all(type(count) is int for count in cut)
+    seen["cut"] = list(cut) if fits else repr(cut)
+    return sum(cut) if fits else 0
+
+
 def by_hand(function: Callable[..., Any], number: int, depth: int, m: int, seen: dict[str, Any]) -> Tensor | None:
     """One step of a stage by a function that sends and receives. Returns the stage's gradients, None without any."""
     own = stage(number, 4, (0.0, 0.0, 0.0)).to(torch.get_default_device())

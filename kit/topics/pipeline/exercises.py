@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from kit.grade.diagnose import input_changed, nothing_returned
 from kit.grade.exercise import Exercise
-from kit.grade.traffic import only
+from kit.grade.traffic import only, silent
 from kit.topics.pipeline import mistakes
 from kit.topics.pipeline.cases import (
+    cut_cases,
+    cut_layers,
     row_cases,
     row_gradients,
     step_cases,
@@ -19,12 +21,14 @@ from kit.topics.pipeline.diagnoses import (
     cannot_run,
     ends_alone,
     holds_too_much,
+    no_cut,
     no_gradient,
     no_rows,
     not_added,
     not_the_mean,
     of_another_micro_batch,
     of_one_micro_batch,
+    slow_stage,
     too_many_messages,
     too_slow,
 )
@@ -161,4 +165,30 @@ SUM_TIED = Exercise(
     praise="one message each way, and both copies of the matrix go on equal",
 )
 
-EXERCISES = (PIPELINE_STEP, GPIPE_ROW, ONE_F_ONE_B_ROW, SUM_TIED, *ZERO_BUBBLE)
+BALANCED_CUT = Exercise(
+    id="balanced-cut",
+    lab=LAB,
+    function="balanced_cut",
+    size="K",
+    cases=cut_cases,
+    oracle=cut_layers,
+    hints=(
+        "If you knew how long the slowest stage may take, how would you fill stage after stage?",
+        (
+            "For a limit: give each stage layers as long as it stays within it and one is left for every stage behind."
+            " That works or it does not. The smallest limit that works is the time of some layers in a row."
+        ),
+        (
+            "`limits = sorted({sum(layers[a:b]) for b in range(len(layers) + 1) for a in range(b)})`. For each limit,"
+            " for each stage: `end = at + 1`, and while `end < len(layers) - (p - 1 - stage)` and `sum(layers[at : end"
+            " + 1]) <= limit`: `end += 1`. Return the first cut that has all layers and no stage beyond the limit."
+        ),
+    ),
+    before=(no_cut,),
+    traffic=(silent,),
+    cost=(slow_stage,),
+    mistakes=mistakes.BALANCED_CUT,
+    praise="no cut has a faster slowest stage",
+)
+
+EXERCISES = (PIPELINE_STEP, GPIPE_ROW, ONE_F_ONE_B_ROW, SUM_TIED, BALANCED_CUT, *ZERO_BUBBLE)

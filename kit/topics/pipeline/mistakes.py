@@ -247,3 +247,39 @@ SUM_TIED = (
     ),
     GROUP_IGNORED,
 )
+
+EQUALLY_MANY = "return [len(layers) // p + (stage < len(layers) % p) for stage in range(p)]"
+
+BALANCED_CUT = (
+    Mistake("equally many layers", "cost", ("where", "do not take equally long"), body=EQUALLY_MANY),
+    Mistake("rounded down", "values", ("layers have a stage, and there are",), body="return [len(layers) // p] * p"),
+    Mistake(
+        "up to the mean",
+        "cost",
+        ("what the stages before leave over falls to the last one",),
+        body="""
+            cut, at = [], 0
+            for stage in range(p - 1):
+                end = at + 1
+                while end < len(layers) - (p - 1 - stage) and sum(layers[at : end + 1]) <= sum(layers) / p:
+                    end += 1
+                cut.append(end - at)
+                at = end
+            return [*cut, len(layers) - at]
+        """,
+    ),
+    Mistake(
+        "leaves none for the stages behind",
+        "values",
+        ("has no layer", "nothing to do"),
+        body="return [len(layers) - p + 2, *[1] * (p - 2), 0]",
+    ),
+    Mistake(
+        "milliseconds",
+        "values",
+        ("return how many layers a stage has, not ms",),
+        {"return cut": "return [sum(layers[sum(cut[:s]) : sum(cut[: s + 1])]) for s in range(p)]"},
+    ),
+    Mistake("where it cuts", "values", ("the layers of each stage",), body="return list(range(p + 1))"),
+    Mistake("nothing", "values", ("returned None", "is asked for"), body="cut = [1] * p"),
+)

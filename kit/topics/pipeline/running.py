@@ -7,6 +7,7 @@ what the schedule says and not what the processors can. Messages, values and gra
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kit import shown
 from kit.cost.pipeline import Timeline, Times, measured, simulated
 from kit.plan.flaws import flaws
+from kit.run.errors import RankError
 from kit.run.options import Options
 
 if TYPE_CHECKING:
@@ -143,7 +145,8 @@ def run(
 
     steps: the first one warms up. link: slower links, `kit.link(...)`. force: also where its validator says that it
     cannot run, to see who waits for whom. runner: whose ranks; None: this kernel's. ValueError for a schedule that
-    cannot run, with the reason, and for another number of ranks than there are; RankError for what fails on them.
+    cannot run, with the reason, and for another number of ranks than there are; RankError for what fails on them, where
+    it was forced to run with the actions that cannot be done.
     """
     from kit.topics.pipeline.drives import train
 
@@ -156,5 +159,12 @@ def run(
     work = work or Work()
     how = Options(ranks=schedule.ranks, link=link, cluster=runner)
     seconds = {stage: work.seconds(stage) for stage in range(schedule.stages)}
-    recording = how.record(train, schedule.text(), schedule.stages, work.width, seconds, steps)
+    try:
+        recording = how.record(train, schedule.text(), schedule.stages, work.width, seconds, steps)
+    except RankError as error:
+        if not found:
+            raise
+        rows = [f"rank {flaw.rank}, action {flaw.position}: {flaw.sentence}" for flaw in found if flaw.rank is not None]
+        ran = re.sub(r" \(line \d+\)", "", str(error))  # a line of the runtime: who waits stands in a row
+        raise RankError("\n".join([ran, *rows]), error.trace, error.about) from error
     return Run(schedule, work, link, recording)

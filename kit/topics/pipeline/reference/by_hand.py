@@ -81,6 +81,15 @@ def one_forward_one_backward(
     return losses
 
 
+def one_f_one_b_row(r: int, p: int, m: int) -> list[str]:
+    """The same order as a row of actions: what rank r of p does with m micro-batches."""
+    ahead = min(m, p - 1 - r)
+    row = [f"F{j}" for j in range(ahead)]
+    for j in range(m - ahead):
+        row += [f"F{ahead + j}", f"B{j}"]
+    return row + [f"B{j}" for j in range(m - ahead, m)]
+
+
 def forward(stage: Stage, x: Tensor, target: Tensor, loss_of: LossOf) -> Tensor:
     y = stage(x)                                                 # (B, T, C)
     return loss_of(y, target) if is_last() else y

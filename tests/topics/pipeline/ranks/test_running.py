@@ -55,6 +55,8 @@ def test_a_schedule_that_cannot_run_is_refused_and_shown_as_a_wait_if_forced(thr
         run(crossed, SHORT, force=True, runner=three)
     told = str(caught.value)
     assert "rank 0 waits in recv from rank 1" in told and "rank 1 waits in recv from rank 0" in told, told
+    assert "rank 0, action 1: 0B0: stage 0 needs the gradient" in told, "in the terms of who wrote the rows"
+    assert "line" not in told, "of the runtime, which nobody here has written"
     assert run(schedule("GPipe", 2, 2), SHORT, runner=three).right
 
 
