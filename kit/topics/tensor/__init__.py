@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kit.topics.tensor.reference.by_hand import shard as shard
     from kit.topics.tensor.reference.by_hand import sum_out as sum_out
     from kit.topics.tensor.reference.gpt import TensorParallelGPT as TensorParallelGPT
+    from kit.topics.tensor.reference.nodes import one_stage as one_stage
+    from kit.topics.tensor.reference.nodes import two_stages as two_stages
 
 if not TYPE_CHECKING:
     __getattr__ = lazy.names(__name__)

@@ -6,6 +6,7 @@ To be read in this order:
     regions   what lies outside the layers that are cut: whole everywhere, or cut by position; and random numbers there
     layers    linears, MLP, attention, norm, dropout, embedding and loss as modules, made from whole ones
     gpt       TensorParallelGPT: a whole GPT in shards
+    nodes     layers over two nodes: cut over all ranks, or in two stages
 
 Letters: B samples, T positions, C channels, F features, H heads, K of keys and values, V vocabulary, n ranks. What a
 block sends in elements of (B, T, C), forward and backward, times (n-1)/n:
