@@ -150,10 +150,13 @@ def check(function: Callable[..., Any], *, seed: int | None = None, limit: float
     """
     from kit.grade import checker
     from kit.run import current
+    from kit.run.errors import RanksHeld
 
     runner = current.runner()
     if runner.no_ranks_because:
         return checker.check_without_ranks(function, runner.no_ranks_because)
+    if runner.held_by:
+        raise RanksHeld(runner.held_by)
     runner.reset()  # what an earlier run left on the ranks, a patched function for one, must not decide
     return checker.check(function, _on(runner, limit), runner.size, seed)
 

@@ -34,6 +34,10 @@ class NoRanks(RuntimeError):
     """Something needs ranks, and there are none and no recording of it. The message says why and what to do."""
 
 
+class RanksHeld(RuntimeError):
+    """Something that goes on by itself has the ranks. The message says what it is and how they come free."""
+
+
 class NotFinished(RuntimeError):
     """Results were asked for before every rank had finished."""
 

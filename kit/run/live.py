@@ -53,6 +53,10 @@ class LiveRunner(Cluster, Runner):
         return sweep(self.scheduler, plan)
 
     @property
+    def held_by(self) -> str:  # type: ignore[override]
+        return self.scheduler.held_by
+
+    @property
     def links(self) -> SlowLinks | None:
         return self.scheduler.links
 

@@ -102,6 +102,7 @@ class Runner(ABC):
     """Where functions are run."""
 
     no_ranks_because = ""  # a sentence where there are none
+    held_by = ""  # a sentence where something that goes on by itself has them
 
     @abstractmethod
     def open_session(self, call: Call, options: RunOptions) -> Steppable:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +24,7 @@ from kit.protocol.messages import (
     ToKernel,
     Unloaded,
 )
+from kit.run.errors import RanksHeld
 
 if TYPE_CHECKING:
     from kit.clusters.cluster import Cluster
@@ -59,6 +61,8 @@ class RunScheduler:
         self._links: SlowLinks | None = None
         self.throttle: Links | None = None  # what the ranks of the next run are told of their links
         self._broken: str | None = None
+        self._held: tuple[str, int] | None = None  # (by what, generation of the ranks)
+        self._lent = False
         cluster.connection.subscribe(self._hear)
 
     @property
@@ -89,11 +93,16 @@ class RunScheduler:
         """Starts a run on the first `size` ranks; its messages go to `handler` in the connection's thread. Returns
         its number. account: see `Task`; patience, motion: see `Run`.
         """
-        self._make_way()
-        self.cluster.ensure_running()
-        self._have_all()
-        self._have_ready(package.preload)
-        store = self._world_for(size)
+        if self._lent:
+            store = None  # the groups of who lends them stay
+        else:
+            if self.held_by:
+                raise RanksHeld(self.held_by)
+            self._make_way()
+            self.cluster.ensure_running()
+            self._have_all()
+            self._have_ready(package.preload)
+            store = self._world_for(size)
         with self._news:
             run = next(self._numbers)
             self._run, self._handler, self._left = run, handler, set(range(size))
@@ -101,6 +110,50 @@ class RunScheduler:
         task = task_of(package, run, mode, size, store, links, account)
         self.cluster.connection.send(Run(task, package.arguments, patience, motion))
         return run
+
+    def hold(self, why: str) -> None:
+        """Keeps the ranks, in a clean world of all of them, for what runs there as tasks of ipyparallel's.
+
+        Who begins a run until `free`, or until they are forked anew, gets RanksHeld with `why` for its text.
+        """
+        if self.held_by:
+            raise RanksHeld(self.held_by)
+        self._make_way()
+        self.cluster.ensure_running()
+        self._have_all()
+        if self._world_for(self.size) is not None:
+            self.cluster.reset()
+        self._held = (why, self.cluster.generation)
+
+    @property
+    def held_by(self) -> str:
+        """What has the ranks, and how they come free; '' where nothing has."""
+        return self._held[0] if self._held is not None and self._held[1] == self.cluster.generation else ""
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """A run begun inside has the ranks as they are, with their groups; `take_back` ends it."""
+        self._lent = True
+        try:
+            yield
+        finally:
+            self._lent = False
+
+    def take_back(self, seconds: float) -> bool:
+        """Ends the run that the ranks were lent to; whether all have left it, after at most `seconds`."""
+        run = self._run
+        if run is None:
+            return True
+        if self._handler is not None:
+            self._handler(Replaced())
+        self.end(run, "the ranks were taken back")
+        left = self.wait_until_left(run, seconds)
+        self._run = None
+        return left
+
+    def free(self) -> None:
+        """The next run begins in a new world: what held the ranks may have left groups there."""
+        self._held, self._clean = None, False
 
     def _have_all(self) -> None:
         """A rank that died between runs, or before the first, would be waited for."""

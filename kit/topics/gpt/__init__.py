@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from kit.topics.gpt.history import About as About
     from kit.topics.gpt.history import History as History
     from kit.topics.gpt.history import Taken as Taken
+    from kit.topics.gpt.live import join as join
+    from kit.topics.gpt.live import start as start
     from kit.topics.gpt.log import LEGEND as LEGEND
     from kit.topics.gpt.log import Log as Log
     from kit.topics.gpt.mesh import mesh_panel as mesh_panel

@@ -1,0 +1,399 @@
+"""A training that goes on on the ranks while the notebook stays free.
+
+A thread of the kernel asks the ranks for about a second of steps at a time. Whatever a person wishes, to pause, another
+rate, a checkpoint, goes with the next request to all ranks alike, and so takes effect between the same two steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kit.gpt.checkpoint import Checkpoints
+from kit.gpt.trainer import StepReport, Trainer
+from kit.run import current
+from kit.run.live import LiveRunner
+from kit.topics.gpt import standing
+from kit.topics.gpt.history import History, Reader
+from kit.topics.gpt.run import Config, taken
+from kit.topics.gpt.standing import Begun, Here, Orders, Trouble, Went
+
+if TYPE_CHECKING:
+    from kit.run.cursor import Steppable
+    from kit.run.runner import Runner
+
+SLICE = 1.0  # s of steps that ranks are asked for at a time
+LOOK = 0.2  # s between looks at ranks that may have died
+GRACE = 5.0  # s that others have to answer once a rank has failed or died
+LEAVING = 60.0  # s that ranks have to leave a step that was stepped through
+SAMPLE_EVERY = 50  # steps
+
+State = Literal["running", "paused", "finished", "stopped", "failed"]
+OVER = ("finished", "stopped", "failed")
+HELD = (
+    "a training has these ranks: run.stop() frees them (run.save() before keeps what was learnt), run.step_through()"
+    " steps its next step, and kit.options(threads=True).record(...) needs no ranks"
+)
+
+
+def start(config: Config, cluster: Runner | None = None) -> Training:
+    """Begins a training on all ranks of a cluster, None: of this kernel's, and returns while it goes on.
+
+    Raises ValueError for what cannot be trained, and where there are no ranks; RanksHeld where another training has
+    them.
+    """
+    runner = current.runner() if cluster is None else cluster
+    if not isinstance(runner, LiveRunner):
+        raise ValueError(f"a training needs ranks: {runner.no_ranks_because or 'kit.cluster(2) starts some'}")
+    return Training(config, runner)
+
+
+class Training:
+    """What goes on on the ranks. `history` grows; `state` says how it stands, and `trouble` why it cannot go on."""
+
+    def __init__(self, config: Config, cluster: LiveRunner) -> None:
+        self._config, self._cluster = config, cluster
+        self._changed = threading.Condition()
+        self._listeners: list[Callable[[], object]] = []
+        self._rate, self._prompt, self._saving = 1.0, "", False
+        self._saved = ""
+        self._session: Steppable | None = None
+        self._wish: Literal["run", "pause", "stop"] = "run"
+        self.state: State = "running"
+        self.trouble = ""
+        self._broken = ""  # why the ranks cannot be asked any more
+        cluster.scheduler.hold(HELD)
+        self._generation = cluster.generation
+        begun = self._begun()
+        self._tokenizer, self._silent, self._done = begun.tokenizer, begun.silent, begun.done
+        self.history = History(begun.about)
+        self._writer = History.writer(config.log or os.devnull)
+        self._writer.begin(begun.about)
+        self._thread = threading.Thread(target=self._drive, name="training", daemon=True)
+        self._thread.start()
+
+    def _begun(self) -> Begun:
+        try:
+            self._engines = self._cluster.engines
+            self._client = self._cluster.client
+            answers = self._ask(standing.begin, *((self._config, device) for device in self._cluster.devices))
+            if isinstance(answers, Trouble):
+                raise ValueError(answers.sentence)
+        except BaseException:
+            self._free()
+            raise
+        first: Begun = answers[0]
+        return first
+
+    # what a person does
+
+    def pause(self) -> None:
+        """After the steps under way, within about a second. Returns when it stands; nothing where it is over."""
+        self._ask_for("pause")
+        with self._changed:
+            self._changed.wait_for(lambda: self.state != "running")
+
+    def resume(self) -> None:
+        """Goes on; a step that is being stepped through is finished first."""
+        self._end_of_stepping()
+        self._ask_for("run")
+
+    def stop(self) -> None:
+        """Ends it, and frees the ranks; what was learnt since the last checkpoint is gone."""
+        self._end_of_stepping(finish=False)
+        self._ask_for("stop")
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def save(self) -> Path:
+        """Writes a checkpoint between two steps, and returns its folder. OSError where it could not be written."""
+        if not self._config.checkpoints:
+            raise ValueError("there is no folder for checkpoints: gpt.start(Config(checkpoints='checkpoints', ...))")
+        with self._changed:
+            if self.state in OVER:
+                raise ValueError(f"the training is over ({self.state}), and its ranks hold it no more")
+            self._saving, self._saved, self.trouble = True, "", ""
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._saving or self.state in OVER)
+            if not self._saved:
+                raise OSError(self.trouble or f"the training is over ({self.state})")
+            return Path(self._saved)
+
+    def wait(self, timeout: float | None = None) -> State:
+        """Until it is over, or stands; after `timeout` seconds as it is."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.state != "running", timeout)
+            return self.state
+
+    def step_through(self) -> Steppable:
+        """Pauses, and steps the very next step on the same ranks and tensors: a session before its first line.
+
+        `resume()` finishes it and trains on from there. Raises ValueError where no step is left.
+        """
+        self.pause()
+        if self.state != "paused":
+            raise ValueError(f"the training is over ({self.state}): there is no next step. {self.trouble}".strip())
+        if self._session is None:
+            with self._cluster.scheduler.lending():
+                self._session = self._cluster.step(Trainer.step, Here())
+        return self._session
+
+    @property
+    def rate(self) -> float:
+        """A factor on the recipe's learning rate; can be set while it runs. ValueError for one below 0."""
+        return self._rate
+
+    @rate.setter
+    def rate(self, factor: float) -> None:
+        if not factor >= 0:
+            raise ValueError(f"the rate is a factor on the recipe's, 0 or more, not {factor!r}")
+        self._rate = float(factor)
+
+    @property
+    def prompt(self) -> str:
+        """What samples begin with; can be set while it runs. ValueError for what the model cannot read, and where
+        nothing can be sampled.
+        """
+        return self._prompt
+
+    @prompt.setter
+    def prompt(self, text: str) -> None:
+        if self._silent or self._tokenizer is None:
+            raise ValueError(self._silent or "nobody knows what these tokens are")
+        self._tokenizer.encode(text)
+        self._prompt = text
+
+    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Calls after news: steps, another state; about once a second. Returns what ends it.
+
+        Subscribed in a notebook's cell it is called in the kernel's own thread, between cells; elsewhere in another.
+        """
+        return _subscribed(self._listeners, callback)
+
+    def __repr__(self) -> str:
+        return _words(self)
+
+    # what goes on
+
+    def _ask_for(self, wish: Literal["run", "pause", "stop"]) -> None:
+        with self._changed:
+            if self.state in OVER:
+                return
+            self._wish = wish
+            if wish == "run":
+                self.state, self.trouble = "running", ""
+            self._changed.notify_all()
+
+    def _end_of_stepping(self, finish: bool = True) -> None:
+        """What was stepped belongs to the training; a step that is broken off has changed nothing or all."""
+        session, self._session = self._session, None
+        if session is None or self.state in OVER:
+            return
+        if finish and session.ended is None:
+            session.finish()
+            report: StepReport = session.results[0]
+            self._add(Went([taken(report, ())], report.number + 1))
+        if not self._cluster.scheduler.take_back(LEAVING):
+            self._broken = "the ranks did not leave the step that was stepped through"
+
+    def _drive(self) -> None:
+        try:
+            with self._writer:
+                while self._goes_on():
+                    continue
+        except Exception as error:  # nothing may leave a person waiting
+            self._over("failed", self._lost(f"{type(error).__name__}: {error}"))
+
+    def _goes_on(self) -> bool:
+        """Until something is wished that the ranks must be asked for; whether there is more after it."""
+        with self._changed:
+            if self._wish == "pause" and self.state == "running":
+                self._set("paused")
+            self._changed.wait_for(lambda: self._wish != "pause" or self._saving, LOOK)
+            wish, saving = self._wish, self._saving
+        if self._broken or self._gone:
+            return self._over("failed", self._lost(self._broken or self._what_was_lost()))
+        if wish == "stop":
+            return self._over("stopped")
+        if wish == "pause" and not saving:
+            return True
+        pace = self.history.seconds_per_step
+        steps = 0 if wish == "pause" else max(1, int(SLICE / pace)) if pace else 1
+        orders = Orders(steps, self._rate, self._prompt, 0 if self._silent else SAMPLE_EVERY, saving)
+        answers = self._ask(standing.go, *((orders,) for _ in self._engines))
+        if isinstance(answers, Trouble):
+            return self._over("failed", self._lost(answers.sentence))
+        went = [answer.steps for answer in answers]
+        memory = [sum((step.memory for step in same), ()) for same in zip(*went, strict=True)]
+        first = answers[0]
+        self._add(replace(first, steps=[replace(s, memory=m) for s, m in zip(first.steps, memory, strict=True)]))
+        with self._changed:
+            self._saving = self._saving and not (orders.save and (first.saved or first.trouble))
+            if first.trouble:
+                self._wish, self.trouble = "pause", first.trouble
+            self._changed.notify_all()
+        over = self._done >= self._config.recipe.steps and not self._saving
+        return self._over("finished") if over else True
+
+    def _add(self, went: Went) -> None:
+        with self._changed:
+            for step in went.steps:
+                self.history.append(step)
+                self._writer.append(step)
+            self._done, self._saved = went.done, went.saved or self._saved
+            self._changed.notify_all()
+        self._tell()
+
+    def _ask(self, function: Callable[..., Any], *arguments: tuple[Any, ...]) -> list[Any] | Trouble:
+        """What each rank answers, or what the first answered that could not."""
+        tasks = [
+            self._client[engine].apply_async(function, *own)
+            for engine, own in zip(self._engines, arguments, strict=True)
+        ]
+        patience = GRACE
+        while patience > 0 and (waiting := [task for task in tasks if not task.ready()]):
+            waiting[0].wait(LOOK)
+            if self._gone:
+                return Trouble(self._what_was_lost())
+            if any(isinstance(_answer(task), Trouble) for task in tasks if task.ready()):
+                patience -= LOOK
+        answers = [_answer(task) for task in tasks if task.ready()]
+        if self._gone:
+            return Trouble(self._what_was_lost())
+        failed = next((answer for answer in answers if isinstance(answer, Trouble)), None)
+        if len(answers) < len(tasks):  # they wait for the one that failed, and would for ever
+            self._cluster.reset()
+        return answers if failed is None else failed
+
+    @property
+    def _gone(self) -> bool:
+        """Whether a rank is not there any more, or another in its place."""
+        return bool(self._cluster.lost) or self._cluster.generation != self._generation or not self._cluster.running
+
+    def _what_was_lost(self) -> str:
+        lost = self._cluster.lost
+        if lost:
+            who = ", ".join(f"rank {rank} was lost ({how})" for rank, how in sorted(lost.items()))
+            return f"{who} in step {self._done} or soon after it"
+        return "the ranks were forked anew, and what stood on them is gone"
+
+    def _lost(self, what: str) -> str:
+        """What happened, and how one goes on."""
+        folder = self._config.checkpoints
+        if not folder:
+            return f"{what}. Nothing was saved: gpt.start(...) begins anew; checkpoints='folder' keeps what is learnt"
+        newest = Checkpoints(Path(folder), self.history.about.model, "", "").newest()
+        if newest is None:
+            return f"{what}. There is no checkpoint in {folder} yet: gpt.start(...) begins anew"
+        return f"{what}. The newest checkpoint is {newest}: gpt.start(replace(config, resume=True)) goes on from it"
+
+    def _over(self, state: State, trouble: str = "") -> bool:
+        """The ranks are free by the time that somebody hears of it."""
+        try:
+            self._free()
+        finally:
+            with self._changed:
+                self.trouble = trouble
+                self._set(state)
+        return False
+
+    def _set(self, state: State) -> None:
+        self.state = state
+        self._changed.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    def _free(self) -> None:
+        """Where the ranks still stand, the model's memory is given back."""
+        if not self._gone:
+            self._ask(standing.leave, *(() for _ in self._engines))
+        if self._cluster.generation == self._generation:
+            self._cluster.scheduler.free()
+
+
+class Joined:
+    """A training that another process takes, as its file tells of it: `lockstep train --log FILE`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._reader = Reader(path)
+        self._listeners: list[Callable[[], object]] = []
+        self._end = threading.Event()
+        self.trouble = ""
+        threading.Thread(target=self._follow, name="follow a training", daemon=True).start()
+
+    @property
+    def history(self) -> History:
+        return self._reader.history
+
+    @property
+    def state(self) -> State:
+        """Whether it still runs is not known from its file: 'running' as long as steps are left."""
+        if self.trouble:
+            return "failed"
+        if self.history.done >= self.history.about.recipe.steps:
+            return "finished"
+        return "stopped" if self._end.is_set() else "running"
+
+    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """As of a training on this kernel's ranks."""
+        return _subscribed(self._listeners, callback)
+
+    def leave(self) -> None:
+        """Follows it no more; it goes on."""
+        self._end.set()
+
+    def _follow(self) -> None:
+        while not self._end.wait(SLICE) and self.state == "running":
+            try:
+                news = self._reader.read()
+            except ValueError as error:
+                news, self.trouble = True, str(error)
+            if news:
+                for listener in tuple(self._listeners):
+                    listener()
+
+    def __repr__(self) -> str:
+        return _words(self)
+
+
+def join(path: str | Path) -> Joined:
+    """Follows a run of `lockstep train --log FILE`. Raises ValueError for a file that is no history."""
+    return Joined(path)
+
+
+def _answer(task: Any) -> Any:
+    try:
+        return task.get()
+    except Exception as error:  # of ipyparallel, for what cannot be sent, or for an engine that is gone
+        return Trouble(f"a rank could not be asked: {error}")
+
+
+def _words(training: Training | Joined) -> str:
+    history = training.history
+    latest, about = history.latest, history.about
+    loss = f", loss {latest.loss:.3f}" if latest is not None else ""
+    steps = f"step {history.done:,} of {about.recipe.steps:,}"
+    trouble = f": {training.trouble}" if training.trouble else ""
+    return f"Training({about.strategy}, {steps}{loss}, {training.state}){trouble}"
+
+
+def _subscribed(listeners: list[Callable[[], object]], callback: Callable[[], object]) -> Callable[[], None]:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        listener = callback
+    else:
+
+        def listener() -> object:
+            return loop.call_soon_threadsafe(callback)
+
+    listeners.append(listener)
+    return lambda: listeners.remove(listener) if listener in listeners else None

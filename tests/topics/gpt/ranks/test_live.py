@@ -1,0 +1,132 @@
+"""A training that goes on on two ranks while the kernel is free."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kit.gpt.recipe import Recipe
+from kit.run.errors import RanksHeld
+from kit.run.live import LiveRunner
+from kit.topics.gpt import live
+from kit.topics.gpt.live import Training, start
+from kit.topics.gpt.run import Config, prepare
+
+MANY = 1_000_000  # steps: more than a test waits for
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "text.txt").write_text("to be, or not to be: that is the question. " * 60)
+    recipe = Recipe(steps=12, warm_up=1, batch=2, total_batch=64, validate_every=6, validation=1)
+    kept = str(tmp_path / "kept")
+    return Config(str(tmp_path / "text.txt"), strategy="zero2", checkpoints=kept, model={"name": "tiny"}, recipe=recipe)
+
+
+@pytest.fixture
+def two(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
+    return cluster_of(2)
+
+
+def reached(run: Training, steps: int) -> None:
+    """Waits until so many have been taken."""
+    there = threading.Event()
+    end = run.subscribe(lambda: there.set() if run.history.done >= steps or run.state != "running" else None)
+    if run.history.done < steps:
+        there.wait()
+    end()
+    assert run.history.done >= steps, run
+
+
+def endless(config: Config) -> Config:
+    return replace(config, recipe=replace(config.recipe, steps=MANY))
+
+
+def test_it_trains_as_one_rank_does_and_is_steered_and_stepped_through(
+    config: Config, two: LiveRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SLICE", 1e-9)  # a step at a time
+    monkeypatch.setattr(live, "SAMPLE_EVERY", 6)
+    alone = [step.loss for step in prepare(replace(config, strategy="single", checkpoints="")).trainer]
+    run = start(config, two)
+    run.pause()
+    assert run.state == "paused"
+    with pytest.raises(RanksHeld, match=r"run\.stop\(\) frees them"):
+        two.record(_world)
+    with pytest.raises(RanksHeld, match="a training has these ranks"):
+        start(config, two)
+    with pytest.raises(ValueError, match="0 or more"):
+        run.rate = -1
+    with pytest.raises(ValueError, match="not among"):
+        run.prompt = "Z"
+    run.prompt = "to be"
+    done = run.history.done
+    session = run.step_through()
+    assert session.state.states[0].place is not None
+    run.resume()
+    assert run.wait() == "finished", run.trouble
+    assert [step.number for step in run.history.steps] == list(range(12)) and done < 12
+    assert [step.loss for step in run.history.steps] == pytest.approx(alone, abs=1e-4)
+    last = run.history.steps[-1]
+    assert last.validation is not None and last.sample.startswith("to be") and len(last.memory) == 2
+    assert two.record(_world).results == [2, 2], "the ranks are free"
+    resumed = start(replace(config, resume=True, recipe=replace(config.recipe, steps=MANY)), two)
+    reached(resumed, 14)
+    assert resumed.history.steps[0].number == 12
+    resumed.rate = 0.0
+    resumed.pause()
+    assert resumed.save().name == f"step_{resumed.history.done:08d}"
+    before = resumed.history.done
+    resumed.resume()
+    reached(resumed, before + 2)
+    assert resumed.history.steps[-1].rate == 0.0 and resumed.history.steps[0].rate > 0
+    resumed.stop()
+    assert resumed.state == "stopped" and two.record(_world).results == [2, 2]
+
+
+def _world() -> int:
+    import torch
+    import torch.distributed as dist
+
+    one = torch.ones(1)
+    dist.all_reduce(one)
+    return int(one)
+
+
+def test_a_rank_that_is_killed_costs_the_steps_since_the_last_checkpoint(config: Config, two: LiveRunner) -> None:
+    run = start(endless(config), two)
+    reached(run, 2)
+    saved = run.save()
+    os.kill(two.pids[1], signal.SIGKILL)
+    assert run.wait() == "failed"
+    assert "rank 1 was lost (killed by SIGKILL)" in run.trouble and str(saved) in run.trouble, run.trouble
+    assert "resume=True" in run.trouble
+    again = start(replace(endless(config), resume=True, strategy="ddp"), two)
+    reached(again, again.history.done + 1)
+    two.reset()
+    assert again.wait() == "failed" and "forked anew" in again.trouble
+
+
+def test_what_cannot_be_trained_is_said_and_the_ranks_are_free(config: Config, two: LiveRunner, tmp_path: Path) -> None:
+    first = start(replace(config, recipe=replace(config.recipe, steps=1, warm_up=0)), two)
+    assert first.wait() == "finished" and first.history.about.model.n_layer != 1
+    (tmp_path / "one.txt").write_text("a" * 5000)
+    with pytest.raises(ValueError, match="one character over and over"):
+        start(replace(config, text=str(tmp_path / "one.txt")), two)
+    with pytest.raises(ValueError, match="'zero4' is no strategy"):
+        start(replace(config, strategy="zero4"), two)
+    other = replace(config, resume=True, model={"name": "tiny", "n_layer": 1})
+    with pytest.raises(ValueError, match="is of another model: its n_layer is"):
+        start(other, two)
+    wild = start(replace(config, recipe=replace(config.recipe, rate=1e30, warm_up=0)), two)
+    assert wild.wait() == "failed" and "no weight was changed" in wild.trouble
+    run = start(replace(config, checkpoints="", recipe=replace(config.recipe, steps=1, warm_up=0)), two)
+    with pytest.raises(ValueError, match="no folder for checkpoints"):
+        run.save()
+    assert run.wait() == "finished"
