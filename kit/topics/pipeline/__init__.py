@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from kit.topics.pipeline.rows import back_to_back as back_to_back
     from kit.topics.pipeline.rows import from_rows as from_rows
     from kit.topics.pipeline.running import Run as Run
-    from kit.topics.pipeline.running import Work as Work
     from kit.topics.pipeline.running import run as run
+    from kit.topics.pipeline.work import GPTWork as GPTWork
+    from kit.topics.pipeline.work import Work as Work
     from kit.topics.pipeline.workbench import bench as bench
 
 if not TYPE_CHECKING:

@@ -1,23 +1,22 @@
 """A schedule on real ranks: refused where it cannot run, and else measured and compared with what was expected of it.
 
-The stages are paced: a small layer each, and sleep in the place of computing, so that four ranks on two processors take
-what the schedule says and not what the processors can. Messages, values and gradients are real.
+As handed out, the stages are paced: a small layer each, and sleep in the place of computing, so that four ranks on two
+processors take what the schedule says and not what the processors can. Messages, values and gradients are real.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kit import shown
-from kit.cost.pipeline import Timeline, Times, measured, simulated
+from kit.cost.pipeline import Timeline, measured, simulated
 from kit.plan.flaws import flaws
 from kit.run.errors import RankError
 from kit.run.options import Options
+from kit.topics.pipeline.work import Stages, Work
 
 if TYPE_CHECKING:
     from kit.plan.schedule import Schedule
@@ -26,49 +25,6 @@ if TYPE_CHECKING:
     from kit.run.slow_links import SlowLinks
 
 shown.look_in("kit.topics.pipeline.pictures")
-
-FLOAT = 4  # bytes
-SLEEPS = "stages sleep in the place of computing"
-
-
-@dataclass(frozen=True)
-class Work:
-    """Seconds of an action at a stage, which sleeps so long: F, I and W; a whole backward pass takes I and W.
-
-    slow: stage -> how many times longer all of it takes there. width: of the small layer that a stage computes, C: a
-    message is (8, C).
-    """
-
-    forward: float = 0.02
-    input: float = 0.02
-    weight: float = 0.02
-    slow: Mapping[int, float] = field(default_factory=dict)
-    width: int = 32
-
-    def __post_init__(self) -> None:
-        if not min(self.forward, self.input, self.weight, *self.slow.values()) >= 0:
-            raise ValueError("an action takes 0 seconds or more")
-        if not self.width >= 1:
-            raise ValueError(f"a layer is 1 wide or more, not {self.width!r}")
-
-    def seconds(self, stage: int) -> tuple[float, float, float]:
-        longer = self.slow.get(stage, 1.0)
-        return self.forward * longer, self.input * longer, self.weight * longer
-
-    @property
-    def nbytes(self) -> int:
-        """Of what passes between two stages."""
-        from kit.topics.pipeline.drives import BATCH
-
-        return BATCH * self.width * FLOAT
-
-    def times(self, schedule: Schedule, link: SlowLinks | None = None) -> Times:
-        slow = {copy * schedule.stages + s: k for copy in range(schedule.copies) for s, k in self.slow.items()}
-        times = Times(self.forward, self.input, self.weight, stages=slow)
-        if link is None:
-            return times
-        message = 0.0 if math.isinf(link.bandwidth) else self.nbytes / link.bandwidth
-        return replace(times, latency=link.latency, message=message, between=link.pairs)
 
 
 @dataclass(frozen=True)
@@ -79,7 +35,7 @@ class Run:
     """
 
     schedule: Schedule
-    work: Work
+    work: Stages
     link: SlowLinks | None
     recording: Recording
 
@@ -101,9 +57,13 @@ class Run:
 
     @cached_property
     def wrong(self) -> str:
-        from kit.topics.pipeline import drives
+        return self.work.wrong(self.schedule, self.recording.results)
 
-        return drives.wrong(self.recording.results, self.schedule.stages, self.schedule.micro_batches, self.work.width)
+    @property
+    def loss(self) -> float:
+        """The mean over all micro-batches."""
+        losses = [float(loss) for own, _ in self.recording.results for loss in own.values()]
+        return sum(losses) / len(losses)
 
     @property
     def right(self) -> bool:
@@ -121,11 +81,11 @@ class Run:
         same = "losses and gradients are those of a run without a pipeline" if self.right else self.wrong
         links = f"; {self.link!r}" if self.link is not None else ""
         return (
-            f"{self.schedule.name}, {self.schedule.ranks} ranks, {batches} ({SLEEPS}{links})\n"
+            f"{self.schedule.name}, {self.schedule.ranks} ranks, {batches} ({self.work.about}{links})\n"
             f"predicted {expected.seconds * 1e3:.0f} ms, idle {expected.idle_share:.1%} of the time\n"
             f"measured {ran.seconds * 1e3:.0f} ms, idle {ran.idle_share:.1%} of the time,"
             f" an overhead of {ran.overhead:.1%}\n"
-            f"activations held at most, by rank: {held}\n{same}"
+            f"activations held at most, by rank: {held}\nloss {self.loss:.4f}; {same}"
         )
 
     def __repr__(self) -> str:
@@ -134,7 +94,7 @@ class Run:
 
 def run(
     schedule: Schedule,
-    work: Work | None = None,
+    work: Stages | None = None,
     *,
     steps: int = 2,
     link: SlowLinks | None = None,
@@ -143,13 +103,12 @@ def run(
 ) -> Run:
     """Runs a schedule on as many ranks as it has, and measures its last step.
 
-    steps: the first one warms up. link: slower links, `kit.link(...)`. force: also where its validator says that it
-    cannot run, to see who waits for whom. runner: whose ranks; None: this kernel's. ValueError for a schedule that
-    cannot run, with the reason, and for another number of ranks than there are; RankError for what fails on them, where
-    it was forced to run with the actions that cannot be done.
+    work: what the stages do: they sleep, or compute a GPT. steps: the first one warms up. link: slower links,
+    `kit.link(...)`. force: also where its validator says that it cannot run, to see who waits for whom. runner: whose
+    ranks; None: this kernel's. ValueError for a schedule that cannot run, with the reason, and for another number of
+    ranks than there are; RankError for what fails on them, where it was forced to run with the actions that cannot be
+    done.
     """
-    from kit.topics.pipeline.drives import train
-
     found = flaws(schedule)
     if found and not force:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -158,9 +117,9 @@ def run(
         raise ValueError(f"a run has 1 step or more, not {steps!r}")
     work = work or Work()
     how = Options(ranks=schedule.ranks, link=link, cluster=runner)
-    seconds = {stage: work.seconds(stage) for stage in range(schedule.stages)}
+    function, arguments = work.task(schedule, steps)
     try:
-        recording = how.record(train, schedule.text(), schedule.stages, work.width, seconds, steps)
+        recording = how.record(function, *arguments)
     except RankError as error:
         if not found:
             raise

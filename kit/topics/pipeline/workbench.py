@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from kit.panels.bench import ScheduleBench, Target
 from kit.plan.families import schedule as of_family
-from kit.topics.pipeline.running import Run, Work, run
+from kit.topics.pipeline.running import Run, run
+from kit.topics.pipeline.work import Stages, Work
 
 if TYPE_CHECKING:
     from kit.plan.schedule import Schedule
@@ -21,7 +22,7 @@ def bench(
     micro_batches: int = 8,
     idle: float | None = None,
     held: int | None = None,
-    work: Work | None = None,
+    work: Stages | None = None,
     link: SlowLinks | None = None,
     runner: Runner | None = None,
 ) -> ScheduleBench:
@@ -32,9 +33,9 @@ def bench(
     schedule does not exist for.
     """
     made = of_family(begin, ranks, micro_batches) if isinstance(begin, str) else begin
-    paced = work or Work()
+    stages = work or Work()
 
     def on_ranks(schedule: Schedule) -> Run:
-        return run(schedule, paced, link=link, runner=runner)
+        return run(schedule, stages, link=link, runner=runner)
 
-    return ScheduleBench(made, Target(idle, held), paced.times(made, link), "s", on_ranks)
+    return ScheduleBench(made, Target(idle, held), stages.times(made, link), "s", on_ranks)

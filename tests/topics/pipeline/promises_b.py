@@ -57,8 +57,9 @@ def the_same(said: Callable[[str], str]) -> None:
     """On any number of ranks."""
     assert re.search(r"'F': (\d+), 'I': \1, 'W': \1", said("see-two-run"))
     assert "finished" in said("step-chain-panel") or "line" in said("step-chain-panel")
-    for cell in ("write-mine-said", "write-bench-measured"):
+    for cell in ("write-mine-said", "write-bench-measured", "write-gpt-run"):
         assert "losses and gradients are those of a run without a pipeline" in said(cell), cell
+    assert "(stages of a GPT)" in said("write-gpt-run")
     assert "the gradient of its weights is lost" in said("break-lost-refused")
     assert "the gradient of stage 1 is not that of the model without a pipeline" in said("break-forced-run")
     assert "rank 1 finished without it" in said("break-norm-run")
