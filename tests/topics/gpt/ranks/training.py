@@ -121,7 +121,8 @@ def answers(strategies: list[str]) -> dict[str, Score]:
         layout = Layout.parse(strategy, going.strategy.parts)
         for _ in going:
             pass
-        found[strategy] = Training(going, SIZES, layout, Characters("0123456789 |"), 0.0).ask(questions)
+        read_as = Characters("0123456789 |")
+        found[strategy] = Training(going, SIZES, layout, read_as, flops=0.0, parameters=0).ask(questions)
     return found
 
 
