@@ -7,8 +7,9 @@ and once for torch's, which reads our schedule from its text form. In a round ea
 The figure is torch's time over ours in the same round (slowest rank each time): the median, with quartiles. Other work
 on the machine widens the spread; torch against itself ('torch again') shows how far.
 
-Then every schedule on four recorded ranks whose stages sleep, 20 ms for each of F, I and W: idle share as measured less
-that of a simulation into which the measured time of each action was put, in percentage points.
+Then every schedule on four recorded ranks whose stages sleep, 20 ms for each of F, I and W, and on two that compute the
+stages of a GPT: idle share as measured less that of a simulation into which the measured time of each action was put,
+in percentage points.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import torch.distributed as dist
 from kit.gpt.model import GPT, GPTConfig, loss_of
 from kit.plan.families import FAMILIES, schedule
 from kit.topics.pipeline.reference import Pipeline, cut
+from kit.topics.pipeline.work import GPTWork, Stages, Work
 from tests.benchmarks.figures import Figure, options, tell
 from tests.gloo import world
 
@@ -118,23 +120,32 @@ def speeds(rounds: int, m: int) -> list[Figure]:
     return figures
 
 
-def shares() -> list[Figure]:
+def shares(ranks: int, work: Stages) -> list[Figure]:
     from kit.clusters.request import checked
     from kit.run.live import LiveRunner
     from kit.topics.pipeline import run
 
     figures = []
-    cluster = LiveRunner(checked(4, "cpu"))
+    cluster = LiveRunner(checked(ranks, "cpu"))
     try:
         for family in FAMILIES:
-            ran = run(schedule(family, 4, 8), runner=cluster)
+            plan = schedule(family, ranks, 8)
+            if plan.copies > 1 and isinstance(work, GPTWork):
+                continue  # it is a model, and there is one of it
+            ran = run(plan, work, runner=cluster)
             line, again = ran.timeline, ran.replayed
             apart = 100 * abs(line.idle_share - again.idle_share)
-            beside = f"measured {line.idle_share:.1%}, simulated {again.idle_share:.1%}; stages sleep"
-            figures.append(Figure(f"idle share apart, points: {family}", apart, "pp", POINTS, beside=beside))
+            beside = f"measured {line.idle_share:.1%}, simulated {again.idle_share:.1%}; {work.about}"
+            name = f"idle share apart, points: {family}, {ranks} ranks"
+            figures.append(Figure(name, apart, "pp", POINTS, beside=beside))
     finally:
         cluster.stop()
     return figures
+
+
+def all_shares() -> list[Figure]:
+    gpt = GPTWork(GPTConfig(n_layer=8, n_head=4, n_embd=256, block_size=128, vocab_size=65), batch=B)
+    return shares(4, Work()) + shares(2, gpt)
 
 
 def main() -> None:
@@ -144,7 +155,7 @@ def main() -> None:
     parser.add_argument("--no-shares", action="store_true")
     chosen = parser.parse_args()
     figures = speeds(chosen.rounds, chosen.micro_batches)
-    tell(figures if chosen.no_shares else figures + shares(), chosen.json)
+    tell(figures if chosen.no_shares else figures + all_shares(), chosen.json)
 
 
 if __name__ == "__main__":
