@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from kit.run.cursor import Steppable
     from kit.run.runner import Runner
 
-SLICE = 1.0  # s of steps that ranks are asked for at a time
+SLICE = 1.0  # s of work that ranks are asked for at a time
+FOLLOW = 1.0  # s between looks at a file that another process writes
 LOOK = 0.2  # s between looks at ranks that may have died
 GRACE = 5.0  # s that others have to answer once a rank has failed or died
 LEAVING = 60.0  # s that ranks have to leave a step that was stepped through
@@ -63,6 +65,7 @@ class Training:
         self._rate, self._prompt, self._saving = 1.0, "", False
         self._saved = ""
         self._session: Steppable | None = None
+        self._pace = SLICE  # s of a step lately, with all that a request costs beside: samples, checkpoints, its way
         self._wish: Literal["run", "pause", "stop"] = "run"
         self.state: State = "running"
         self.trouble = ""
@@ -117,6 +120,8 @@ class Training:
         with self._changed:
             if self.state in OVER:
                 raise ValueError(f"the training is over ({self.state}), and its ranks hold it no more")
+            if self._session is not None:
+                raise ValueError("a step is being stepped through: run.resume() finishes it, then there is one to save")
             self._saving, self._saved, self.trouble = True, "", ""
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._saving or self.state in OVER)
@@ -194,10 +199,15 @@ class Training:
         session, self._session = self._session, None
         if session is None or self.state in OVER:
             return
-        if finish and session.ended is None:
-            session.finish()
-            report: StepReport = session.results[0]
-            self._add(Went([taken(report, ())], report.number + 1))
+        if finish:
+            try:
+                if session.ended is None:
+                    session.finish()
+                report: StepReport = session.results[0]
+            except RuntimeError:  # NotFinished is one
+                self._broken = "the step that was stepped through was broken off, and ranks may stand apart"
+            else:
+                self._add(Went([taken(report, ())], report.number + 1))
         if not self._cluster.scheduler.take_back(LEAVING):
             self._broken = "the ranks did not leave the step that was stepped through"
 
@@ -222,10 +232,11 @@ class Training:
             return self._over("stopped")
         if wish == "pause" and not saving:
             return True
-        pace = self.history.seconds_per_step
-        steps = 0 if wish == "pause" else max(1, int(SLICE / pace)) if pace else 1
+        steps = 0 if wish == "pause" else max(1, int(SLICE / self._pace))
+        began = time.monotonic()
         orders = Orders(steps, self._rate, self._prompt, 0 if self._silent else SAMPLE_EVERY, saving)
         answers = self._ask(standing.go, *((orders,) for _ in self._engines))
+        self._pace = (time.monotonic() - began) / max(1, steps)
         if isinstance(answers, Trouble):
             return self._over("failed", self._lost(answers.sentence))
         went = [answer.steps for answer in answers]
@@ -324,6 +335,7 @@ class Joined:
 
     def __init__(self, path: str | Path) -> None:
         self._reader = Reader(path)
+        self._reader.history  # noqa: B018  # there is one
         self._listeners: list[Callable[[], object]] = []
         self._end = threading.Event()
         self.trouble = ""
@@ -351,7 +363,7 @@ class Joined:
         self._end.set()
 
     def _follow(self) -> None:
-        while not self._end.wait(SLICE) and self.state == "running":
+        while not self._end.wait(FOLLOW) and self.state == "running":
             try:
                 news = self._reader.read()
             except ValueError as error:

@@ -196,7 +196,7 @@ def text(training: Training, prompt: str) -> str:
     assert isinstance(strategy, Replica) and tokenizer is not None, "asked for before"
     device = strategy.device
     feed = training.trainer.validation or training.trainer.train
-    begins = tokenizer.encode(prompt) if prompt else torch.as_tensor(feed.tokens[:1])
+    begins = tokenizer.encode(prompt) if prompt else torch.tensor([int(token) for token in feed.tokens[:1]])
     own = torch.Generator(device).manual_seed(training.trainer.recipe.seed)
     row = sample(
         _Called(strategy),

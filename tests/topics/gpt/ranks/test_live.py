@@ -69,6 +69,8 @@ def test_it_trains_as_one_rank_does_and_is_steered_and_stepped_through(
     done = run.history.done
     session = run.step_through()
     assert session.state.states[0].place is not None
+    with pytest.raises(ValueError, match="being stepped through"):
+        run.save()
     run.resume()
     assert run.wait() == "finished", run.trouble
     assert [step.number for step in run.history.steps] == list(range(12)) and done < 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from kit import cli
 from kit.gpt.model import GPTConfig
 from kit.gpt.recipe import Recipe
+from kit.topics.gpt import live
 from kit.topics.gpt.history import About, History, Reader, Taken
 
 ABOUT = About(
@@ -85,3 +87,26 @@ def test_the_command_writes_one(tmp_path: Path) -> None:
     assert [step.number for step in history.steps] == [0, 1, 2]
     assert [step.validation is None for step in history.steps] == [True, True, False]
     assert all(step.tokens == about.tokens and step.memory[0] > 1 << 20 for step in history.steps)
+
+
+def test_a_file_that_another_process_writes_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "FOLLOW", 0.01)
+    file = tmp_path / "run.jsonl"
+    file.touch()
+    with pytest.raises(ValueError, match="no line yet"):
+        live.join(file)
+    with History.writer(file) as writer:
+        writer.begin(ABOUT)
+        run = live.join(file)
+        assert run.state == "running" and not run.history.steps
+        heard = threading.Event()
+        end = run.subscribe(heard.set)
+        writer.append(STEP)
+        heard.wait()
+        end()
+        assert run.history.steps == [STEP] and "step 1 of 10, loss 1.500, running" in repr(run)
+        heard.clear()
+        run.subscribe(heard.set)
+        writer.append(replace(STEP, number=9))
+        heard.wait()
+    assert run.state == "finished"
