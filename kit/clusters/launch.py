@@ -63,12 +63,8 @@ class Launched:
 
     def processes(self) -> list[int]:
         """Process ids: the agent, the controller and what it started; the ranks are the agent's affair."""
-        found = []
-        if self.agent is not None and not self.agent.ended():
-            found.append(self.agent.pid)
-        if self.controller is not None and not self.controller.ended():
-            found += [self.controller.pid, *children(self.controller.pid)]
-        return found
+        own = (process for process in (self.agent, self.controller) if process is not None)
+        return [*(process.pid for process in own if not process.ended()), *self._started_by_controller()]
 
     def client(self) -> Any:
         """A new ipyparallel Client of this cluster's controller."""
@@ -83,7 +79,8 @@ class Launched:
         """Waits `patience` seconds for the agent to end everything by itself, then kills what is left, by number."""
         if self.agent is not None and not self.agent.wait(patience):
             self.agent.kill()
-        for process in (self.agent, self.controller):
+        monitors = [Process.of(pid) for pid in self._started_by_controller()]
+        for process in (self.agent, self.controller, *monitors):
             if process is not None:
                 process.kill()
                 process.wait(2.0)
@@ -91,6 +88,10 @@ class Launched:
         self.agent = self.controller = None
         self._listener.close()
         self.folder.remove()
+
+    def _started_by_controller(self) -> list[int]:
+        """Its heart monitor. It follows the controller into the end, but a moment later."""
+        return [] if self.controller is None or self.controller.ended() else children(self.controller.pid)
 
     def _write_settings(self, request: Request, first_generation: int) -> None:
         settings = Settings(
