@@ -52,6 +52,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--steps", type=whole(1, "the number of steps"), metavar="N", help="in place of the recipe's")
     parser.add_argument("--checkpoints", metavar="FOLDER", help="save checkpoints there")
     parser.add_argument("--log", metavar="FILE", help="keep the history there, for a notebook to follow or to compare")
+    parser.add_argument("--hashes", metavar="FOLDER", help="keep hashes of all tensors there, to compare trainings by")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto")
     parser.set_defaults(run=run)
@@ -70,6 +71,8 @@ def run(options: argparse.Namespace) -> int:
         config = replace(config, checkpoints=options.checkpoints)
     if options.log:
         config = replace(config, log=options.log)
+    if options.hashes:
+        config = replace(config, hashes=options.hashes)
     if options.resume and not config.checkpoints:
         raise ValueError("--resume goes on from a checkpoint: say --checkpoints FOLDER too")
     config = replace(config, resume=config.resume or options.resume)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kit import lazy
 
 if TYPE_CHECKING:
+    from kit.topics.gpt.comparing import compare as compare
     from kit.topics.gpt.history import About as About
     from kit.topics.gpt.history import History as History
     from kit.topics.gpt.history import Taken as Taken

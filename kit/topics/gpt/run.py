@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,7 @@ from kit.gpt.feed import Feed
 from kit.gpt.gpt2 import load_gpt2
 from kit.gpt.model import GPT, GPTConfig, loss_of
 from kit.gpt.modern import made
+from kit.gpt.prints import Noting
 from kit.gpt.questions import Question, Score, ask, read_questions
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import StepReport, Trainer
@@ -65,7 +67,8 @@ class Config:
     save them in ('': none), save_every: after so many steps, and at the end; resume: go on from the newest there.
     weights: a local Hugging Face folder of a GPT-2 to begin with, in place of [model]. questions: a file as HellaSwag
     has them, to be asked at the end. send_to: 'tensorboard' or 'wandb', where it is installed; its files go to `runs`.
-    log: a file for its history, which `History.load` reads, also while it grows.
+    log: a file for its history, which `History.load` reads, also while it grows. hashes: a folder for what its tensors
+    are like after each step, for `gpt.compare` to find where two trainings part; steps cost several times as much.
     """
 
     text: str = "python"
@@ -81,6 +84,7 @@ class Config:
     questions: str = ""
     send_to: str = ""
     log: str = ""
+    hashes: str = ""
     model: Mapping[str, Any] = field(default_factory=lambda: {"name": "cpu"})
     recipe: Recipe = field(default_factory=Recipe)
 
@@ -191,7 +195,8 @@ def prepare(config: Config, device: torch.device | str = "cpu") -> Training:
     strategy = lay_out(model, layout, recipe, config.extras)
     rank = dist.get_rank() if dist.is_initialized() else 0
     torch.manual_seed(recipe.seed + 1 + layout.stream(rank))  # of dropout
-    return Training(Trainer(strategy, recipe, *feeds), shape, layout, tokenizer, flops, parameters)
+    kind = partial(Noting, config.hashes) if config.hashes else Trainer
+    return Training(kind(strategy, recipe, *feeds), shape, layout, tokenizer, flops, parameters)
 
 
 def check_asked(layout: Layout, tokenizer: Tokenizer | None) -> None:

@@ -14,7 +14,7 @@ import pytest
 from kit.gpt.recipe import Recipe
 from kit.run.errors import RanksHeld
 from kit.run.live import LiveRunner
-from kit.topics.gpt import live
+from kit.topics.gpt import compare, live
 from kit.topics.gpt.live import Training, start
 from kit.topics.gpt.run import Config, prepare
 
@@ -90,6 +90,14 @@ def test_it_trains_as_one_rank_does_and_is_steered_and_stepped_through(
     assert resumed.history.steps[-1].rate == 0.0 and resumed.history.steps[0].rate > 0
     resumed.stop()
     assert resumed.state == "stopped" and two.record(_world).results == [2, 2]
+
+
+def test_trainings_are_compared_on_the_ranks(config: Config, two: LiveRunner) -> None:
+    found = compare({"single": replace(config, strategy="single"), "zero2": config}, steps=2, cluster=two)
+    assert found.same and "zero2 beside single: the same within 0.001 after step 2" in str(found)
+    faster = replace(config, recipe=replace(config.recipe, rate=1e-4))
+    found = compare({"as meant": config, "faster": faster}, steps=1, cluster=two)
+    assert "faster beside as meant: the learning rate is the first to differ, after step 1" in str(found)
 
 
 def _world() -> int:

@@ -21,10 +21,10 @@ import pytest
 import kit
 from kit.clusters.request import checked
 from kit.gpt.checkpoint import Checkpoints
-from kit.gpt.hashes import first_difference
 from kit.gpt.trainer import Trainer
 from kit.plan.families import FAMILIES
 from kit.run.live import LiveRunner
+from kit.topics.gpt.comparing import Parting
 from tests.gloo import RankFailed, World, world
 from tests.manners import mannered
 from tests.topics.gpt.ranks import training
@@ -227,13 +227,32 @@ def test_a_mistake_on_one_rank_is_seen_in_the_curve(what: str, monkeypatch: pyte
     assert not same(training.measured(wrong), serial(True))
 
 
-def test_the_first_tensor_that_differs_is_named(world_of: Callable[[int], World]) -> None:
-    """In the step after one weight of one rank was changed in its last bit, which no loss shows."""
-    results = world_of(2).run(training.parted)
-    runs = {f"rank {rank}": moments for rank, moments in enumerate(results)}
-    assert first_difference(runs).endswith("differ, after step 2: rank 1 from rank 0")
-    until_then = {rank: moments[:2] for rank, moments in runs.items()}
-    assert first_difference(until_then) == ""
+def test_strategies_are_the_same_tensor_by_tensor_and_the_first_that_differs_is_named(
+    world_of: Callable[[int], World],
+) -> None:
+    """Ranks of one training bit by bit, two trainings within what rounding leaves."""
+    right = training.noted(training.trainer("single", 1))
+
+    def of_ranks(run: Callable[..., Any], *what: Any) -> dict[str, Parting]:
+        results = world_of(2).run(run, *what)
+        return {
+            name: Parting({"single": [right], name: [found[name] for found in results]}, TOLERANCE)
+            for name in results[0]
+        }
+
+    for name, parting in of_ranks(training.all_noted, ["ddp", "zero3", "tp+sp", "pp"]).items():
+        assert parting.same, parting
+        assert f"{name} beside single: the same within 0.0001 after step 2" in str(parting)
+    wrong = {name: str(parting).splitlines() for name, parting in of_ranks(training.museum).items()}
+    first = "is the first to differ,"
+    up = "the parameter blocks.1.mlp.up.weight"
+    assert wrong["started apart"][0].startswith(f"started apart: {up} {first} before the first step, by ")
+    assert wrong["started apart"][0].endswith("of its size: rank 1 from a rank before it")
+    same_on_all = "what several ranks hold is the same on all of them, bit by bit"
+    assert wrong["equal seeds"][0].endswith(same_on_all) and wrong["not divided"][0].endswith(same_on_all)
+    assert wrong["equal seeds"][1].startswith(f"equal seeds beside single: the parameter tokens.weight {first} before")
+    assert f"the norm of all gradients {first} after step 1, by 50.0% of its size" in wrong["not divided"][1]
+    assert f"the parameter norm.weight {first} after step 1, by " in wrong["touched"][0]
 
 
 def test_a_training_goes_on_from_a_checkpoint(

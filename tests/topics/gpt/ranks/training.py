@@ -16,9 +16,9 @@ import torch.distributed as dist
 from kit.gpt.checkpoint import Checkpoints
 from kit.gpt.data import Characters
 from kit.gpt.feed import Feed
-from kit.gpt.hashes import hashes
 from kit.gpt.model import GPT, GPTConfig
 from kit.gpt.modern import made
+from kit.gpt.prints import Prints, prints
 from kit.gpt.questions import Question, Score
 from kit.gpt.recipe import Recipe
 from kit.gpt.trainer import Trainer
@@ -222,17 +222,78 @@ def whole_gradients() -> dict[str, int]:
     return found
 
 
-def parted() -> list[dict[str, str]]:
-    """Hashes of a replica's weights before the first step and after each of two; one weight of rank 1's is
-    touched after the first of them."""
-    training = trainer("ddp", 2)
-    found = [hashes(training.strategy.state())]
-    for _ in range(2):
-        training.step()
-        found.append(hashes(training.strategy.state()))
-        if dist.get_rank() == 1:
-            training.strategy.module.norm.weight.data[3] += 1e-7  # type: ignore[attr-defined]
+def noted(going: Trainer, steps: int = 2) -> dict[int, Prints]:
+    """What a trainer's tensors are like before its first step and after each."""
+    found: dict[int, Prints] = {0: prints(going)}
+    for _ in range(steps):
+        report = going.step()
+        found[going.done] = prints(going, report)
     return found
+
+
+def all_noted(strategies: list[str]) -> dict[str, dict[int, Prints]]:
+    """Of trainings as they should be."""
+    return {strategy: noted(trainer(strategy, dist.get_world_size())) for strategy in strategies}
+
+
+def museum() -> dict[str, dict[int, Prints]]:
+    """Of trainings that go wrong, each from a moment of its own."""
+    return {name: noted(wrong()) for name, wrong in EXHIBITS.items()}
+
+
+def started_apart() -> Trainer:
+    going = trainer("ddp", 2)
+    drawn = torch.Generator().manual_seed(dist.get_rank())
+    module: Any = going.strategy.module  # type: ignore[attr-defined]
+    module.blocks[1].mlp.up.weight.data.normal_(generator=drawn)
+    return going
+
+
+def with_equal_seeds() -> Trainer:
+    """What each rank of a tensor-parallel group would draw for itself comes out the same on all."""
+    going = trainer("tp", 2)
+    for p in going.strategy.module.parameters():  # type: ignore[attr-defined]
+        if hasattr(p, "cut"):
+            dist.broadcast(p.data, 0)
+    return going
+
+
+def not_divided() -> Trainer:
+    going = trainer("ddp", 2)
+    strategy: Any = going.strategy
+    right = strategy.gradients
+
+    def gradients(micro_batches: list[Any], mark: Any) -> Any:
+        loss = right(micro_batches, mark)
+        for p in strategy.module.parameters():
+            p.grad *= len(micro_batches)
+        return loss
+
+    strategy.gradients = gradients
+    return going
+
+
+def touched() -> Trainer:
+    """Rank 1 changes one weight in its last bits after the first step, which no loss shows."""
+    going = trainer("ddp", 2)
+    strategy: Any = going.strategy
+    right = strategy.update
+
+    def update(rate: float) -> None:
+        right(rate)
+        if going.done == 0 and dist.get_rank() == 1:
+            strategy.module.norm.weight.data[3] += 1e-7
+
+    strategy.update = update
+    return going
+
+
+EXHIBITS: dict[str, Callable[[], Trainer]] = {
+    "started apart": started_apart,
+    "equal seeds": with_equal_seeds,
+    "not divided": not_divided,
+    "touched": touched,
+}
 
 
 def saved_and_resumed(strategies: list[str], folder: Path) -> dict[str, Found]:
