@@ -130,8 +130,6 @@ def shares(ranks: int, work: Stages) -> list[Figure]:
     try:
         for family in FAMILIES:
             plan = schedule(family, ranks, 8)
-            if plan.copies > 1 and isinstance(work, GPTWork):
-                continue  # it is a model, and there is one of it
             ran = run(plan, work, runner=cluster)
             line, again = ran.timeline, ran.replayed
             apart = 100 * abs(line.idle_share - again.idle_share)

@@ -12,10 +12,15 @@ import torch.distributed as dist
 from kit.gpt.model import GPT, GPTConfig, loss_of
 from kit.plan.schedule import read
 from kit.topics.pipeline.drives import Result, sketch
-from kit.topics.pipeline.reference import Pipeline, cut, sum_tied
+from kit.topics.pipeline.reference import Pipeline, cut
 
 if TYPE_CHECKING:
-    from kit.topics.pipeline.reference.stages import Model
+    from collections.abc import Sequence
+
+    from torch import nn
+
+    from kit.plan.schedule import Schedule
+    from kit.topics.pipeline.reference.stages import Model, Stage
 
 Tensor = torch.Tensor
 TIMES = 3  # that a pass is timed; the shortest counts
@@ -45,18 +50,19 @@ def train(text: str, depth: int, config: GPTConfig, size: int, steps: int) -> Re
     plan = read(text, stages=depth)
     row = plan.rows[dist.get_rank()]
     whole = cut(cast("Model", model(config).to(torch.get_default_device())), depth)
-    own = {number: whole[number] for number in sorted({one.stage for one in row})}
+    own = {number: whole[number % depth] for number in sorted({one.stage for one in row})}
     like = torch.empty(size, config.block_size, config.n_embd)  # (B, T, C)
     pipeline = Pipeline(plan.rows, own, depth, like, loss_of)
-    ends = dist.new_group(sorted({plan.rank_of[0], plan.rank_of[depth - 1]}))
+    alike = held_by_several(plan, whole, config.tied)
     inputs, targets = batch(config, plan.micro_batches, size)
     losses: list[Tensor] = []
     for _ in range(steps):
         for stage in own.values():
             stage.zero_grad()
         losses = pipeline.step(inputs, targets)
-        if config.tied:
-            sum_tied(own, ends)
+        for group, weights in alike:
+            for weight in weights:
+                dist.all_reduce(weight.grad, group=group)
     ended_here = sorted(one.micro_batch for one in row if one.kind == "F" and plan.is_last(one.stage))
     return dict(zip(ended_here, losses, strict=True)), {
         name: sketch(parameter.grad)
@@ -64,6 +70,26 @@ def train(text: str, depth: int, config: GPTConfig, size: int, steps: int) -> Re
         for name, parameter in stage.named_parameters()
         if parameter.grad is not None
     }
+
+
+def held_by_several(
+    plan: Schedule, whole: Sequence[Stage], tied: bool
+) -> list[tuple[dist.ProcessGroup, list[nn.Parameter]]]:
+    """The weights that this rank shares with others, whose gradients are added so that all go on equal: where two
+    copies of the model run, those of its stages; where the head is the embedding's matrix, that matrix.
+
+    All ranks call it at the same time: groups are made.
+    """
+    homes = [{plan.rank_of[s + copy * plan.stages] for copy in range(plan.copies)} for s in range(plan.stages)]
+    matrix = whole[0].tokens.weight if tied else None
+    held: dict[tuple[int, ...], dict[nn.Parameter, None]] = {}
+    for stage, home in zip(whole, homes, strict=True):
+        for weight in stage.parameters():
+            ranks = homes[0] | homes[-1] if weight is matrix else home
+            held.setdefault(tuple(sorted(ranks)), {})[weight] = None
+    shared = [(ranks, list(weights)) for ranks, weights in held.items() if len(ranks) > 1]
+    groups = [(dist.new_group(list(ranks)), ranks, weights) for ranks, weights in shared]
+    return [(group, weights) for group, ranks, weights in groups if dist.get_rank() in ranks]
 
 
 def serial(config: GPTConfig, m: int, size: int) -> Result:

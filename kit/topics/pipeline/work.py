@@ -90,8 +90,9 @@ class Work:
 class GPTWork:
     """A GPT cut into stages: the embeddings in the first, the head in the last, some blocks in each.
 
-    Where it is tied, the head is the embedding's matrix, and after each step the gradients of both are added. An action
-    is expected to take what it takes in one process, alone on this machine; I and W half of a backward pass each.
+    Where it is tied, the head is the embedding's matrix, and after each step the gradients of both are added; so are
+    those of a stage that is there in two copies. An action is expected to take what it takes in one process, alone on
+    this machine; I and W half of a backward pass each.
     config: None: 8 small blocks. batch: samples of a micro-batch.
     """
 
@@ -115,8 +116,9 @@ class GPTWork:
         took: dict[Action, float] = {}
         for stage, (forward, backward) in enumerate(seconds(self.sizes, schedule.stages, self.batch)):
             parts = {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}
-            for j in range(schedule.micro_batches):
-                took |= {Action(stage, kind, j): parts[kind] for kind in KINDS}
+            for number in range(stage, schedule.stages * schedule.copies, schedule.stages):
+                for j in range(schedule.micro_batches):
+                    took |= {Action(number, kind, j): parts[kind] for kind in KINDS}
         nbytes = self.batch * self.sizes.block_size * self.sizes.n_embd * FLOAT
         return _over(link, nbytes, Times(measured=took))
 
@@ -132,8 +134,6 @@ class GPTWork:
         return wrong(list(results), self.sizes, schedule.micro_batches, self.batch)
 
     def _check(self, schedule: Schedule) -> None:
-        if schedule.copies > 1:
-            raise ValueError(f"{schedule.name} holds two copies of a model, and this GPT is there once: give it Work()")
         if schedule.stages > self.sizes.n_layer:
             raise ValueError(
                 f"{schedule.name} has {schedule.stages} stages, and this GPT {self.sizes.n_layer} blocks, one a stage"

@@ -90,9 +90,11 @@ def test_a_link_that_is_slow_between_nodes_alone_is_foretold_there(three: LiveRu
     assert "between" in str(ran)
 
 
-@pytest.mark.parametrize(("family", "ranks"), [("ZBH1", 3), ("ZBVZeroBubble", 2)])
+@pytest.mark.parametrize(("family", "ranks"), [("ZBH1", 3), ("ZBVZeroBubble", 2), ("DualPipe", 2)])
 def test_a_schedule_runs_on_the_gpt_itself(three: LiveRunner, family: str, ranks: int) -> None:
-    """The embedding's matrix, the head's too, is on two ranks, in a V on one: it gets the gradient of both."""
+    """The embedding's matrix, the head's too, is on two ranks, in a V on one: it gets the gradient of both. So does
+    every weight of a stage that is there in two copies.
+    """
     small = GPTWork(GPTConfig(n_layer=4, n_head=2, n_embd=16, block_size=8, vocab_size=65), batch=2)
     ran = run(schedule(family, ranks, 4), small, steps=2, runner=three)
     assert ran.right, ran.wrong
@@ -100,12 +102,10 @@ def test_a_schedule_runs_on_the_gpt_itself(three: LiveRunner, family: str, ranks
     (losses, own), *others = ran.recording.results
     turned = own | {"tokens.weight": -own["tokens.weight"]}
     assert "of tokens.weight is not that of the model" in small.wrong(ran.schedule, [(losses, turned), *others])
-    assert "has no gradient" in small.wrong(ran.schedule, [(losses, {}), *others])
+    assert "has no gradient" in small.wrong(ran.schedule, [(made, {}) for made, _ in ran.recording.results])
     assert "the loss of micro-batch 0" in small.wrong(ran.schedule, [(made, own) for made, own in others[:-1]])
 
 
 def test_what_a_gpt_cannot_be_cut_for_is_refused(three: LiveRunner) -> None:
-    with pytest.raises(ValueError, match="two copies of a model"):
-        run(schedule("DualPipe", 2, 4), GPTWork(), runner=three)
     with pytest.raises(ValueError, match="has 3 stages, and this GPT 2 blocks"):
         run(schedule("1F1B", 3, 3), GPTWork(GPTConfig(2, 2, 16, 8, 65)), runner=three)
