@@ -79,6 +79,8 @@ def _leave_mark(verdict: Verdict, exercise: Exercise, seconds: float) -> None:
             verdict.stage,
             exercise.lab,
             verdict.no_ranks,
+            verdict.seed if verdict.attempted else None,
+            verdict.worlds,
         )
     )
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kit.grade.words import on_one_line, shown
+
 SIDE_FILE = "LOCKSTEP_VERDICTS"  # names the file; set by `lockstep check` for the kernel it starts
 PASSED, NOT_ATTEMPTED, FAILED, UNCHECKED = "passed", "not attempted", "failed", "no check ran"
 
@@ -23,6 +25,8 @@ class Mark:
     stage: str = ""  # where it failed
     lab: str = ""
     no_ranks: str = ""  # why there were none to run on
+    seed: int | None = None  # of the inputs: kit.check(function, seed=...) draws them again
+    worlds: tuple[int, ...] = ()  # numbers of ranks on which the values were right
 
 
 def leave(mark: Mark) -> None:
@@ -42,9 +46,13 @@ def collect(side_file: Path, exercises: Sequence[str] = (), ended: bool = True) 
 
     ended: the notebook ran to its end, so every check cell was reached.
     """
-    lines = side_file.read_text(encoding="utf-8").split("\n") if side_file.exists() else []
-    written = {mark.exercise: mark for line in lines if (mark := _read(line))}
     why = "the notebook did not check it" if ended else "the notebook stopped before its check had an answer"
+    lines: list[bytes] = []
+    try:
+        lines = side_file.read_bytes().split(b"\n") if side_file.exists() else []
+    except OSError as problem:  # the notebook did something to it
+        why = f"the file with the verdicts cannot be read ({problem.strerror})"
+    written = {mark.exercise: mark for line in lines if (mark := _read(line))}
     return tuple(written.get(name) or Mark(name, UNCHECKED, why, 0.0) for name in dict.fromkeys((*exercises, *written)))
 
 
@@ -54,12 +62,22 @@ def without_ranks(marks: Sequence[Mark]) -> str | None:
     return f"no check could run, because there is no cluster here: {why.rstrip('.')}" if why else None
 
 
-def _read(line: str) -> Mark | None:
-    """One line of the side file; None for one that was cut short when its writer was killed."""
+def _read(line: bytes) -> Mark | None:
+    """One line of the side file; None for one that was cut short when its writer was killed, or that is no mark."""
     try:
         entry = json.loads(line)
         outcome = entry["outcome"] if entry["outcome"] in (PASSED, NOT_ATTEMPTED) else FAILED
-        said = {name: str(entry.get(name, "")) for name in ("stage", "lab", "no_ranks")}
-        return Mark(str(entry["exercise"]), outcome, str(entry["sentence"]), float(entry["seconds"]), **said)
-    except (ValueError, KeyError, TypeError):
+        seed, worlds = entry.get("seed"), entry.get("worlds", ())
+        return Mark(
+            exercise=on_one_line(str(entry["exercise"])),
+            outcome=outcome,
+            sentence=shown(str(entry["sentence"])),
+            seconds=float(entry["seconds"]),
+            stage=on_one_line(str(entry.get("stage", ""))),
+            lab=on_one_line(str(entry.get("lab", ""))),
+            no_ranks=shown(str(entry.get("no_ranks", ""))),
+            seed=None if seed is None else int(seed),
+            worlds=tuple(int(world) for world in worlds),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

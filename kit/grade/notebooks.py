@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit import resources
+from kit.grade.words import on_one_line
 
 _EXERCISE = re.compile(r"""^\s*@(?:kit\.)?exercise\(\s*["']([^"']+)["']""", re.MULTILINE)
 
@@ -92,12 +93,12 @@ def _named(paths: Sequence[Path], folder: Path) -> list[Notebook]:
     shipped = resources.labs().resolve()
     found = []
     for path in unique:
-        name = path.stem if stems.count(path.stem) == 1 else _from_home(path, unique)
+        name = on_one_line(path.stem if stems.count(path.stem) == 1 else _from_home(path, unique))
         try:
             homes = tuple(dict.fromkeys((folder.resolve(), path.parent)))
             found.append(Notebook(name, path, path.parent == shipped, _expected_of(path, homes), homes))
         except ValueError as problem:
-            found.append(Notebook(name, path, False, (), unreadable=str(problem).rstrip(".")))
+            found.append(Notebook(name, path, False, (), unreadable=on_one_line(str(problem)).rstrip(".")))
     if all(notebook.unreadable for notebook in found):
         raise ValueError(f"{found[0].unreadable}.")
     return found

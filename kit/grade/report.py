@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kit.grade.marks import FAILED, NOT_ATTEMPTED, PASSED, UNCHECKED, Mark
+from kit.grade.words import on_one_line
 
 if TYPE_CHECKING:
     from kit.grade.notebooks import Notebook
@@ -46,7 +47,7 @@ class Outcome:
         return (NOT_ATTEMPTED,) if self.notebook.shipped else (PASSED, NOT_ATTEMPTED)
 
 
-_COLUMNS = (PASSED, NOT_ATTEMPTED, FAILED)
+_COLUMNS = (PASSED, NOT_ATTEMPTED, FAILED, UNCHECKED)
 
 
 class Table:
@@ -73,7 +74,7 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
             lines.append(f"{name}: {outcome.trouble}.")
         # after trouble the cells below it did not run: that their checks are missing says nothing new
         shown = [mark for mark in outcome.surprises if not (outcome.trouble and mark.outcome == UNCHECKED)]
-        lines += [f"{name}, {mark.exercise}: {mark.outcome}: {mark.sentence}" for mark in shown]
+        lines += [f"{name}, {mark.exercise}: {mark.outcome}: {_indented(mark.sentence)}" for mark in shown]
         if outcome.left:
             lines.append(f"{name}: {outcome.left} processes outlived the notebook and were ended.")
     wrong = sum(not outcome.as_expected for outcome in outcomes)
@@ -81,8 +82,14 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     return [*lines, f"{wrong} of {total} not as expected." if wrong else f"{total}, all as expected."]
 
 
+def _indented(sentence: str) -> str:
+    """Its further lines cannot be taken for lines of ours."""
+    return sentence.replace("\n", "\n    ")
+
+
 def as_json(outcomes: Sequence[Outcome], version: str, ranks: int | None, asked: int | None = None) -> str:
-    """The same as JSON: a list of labs with their counts, times in seconds, and what was said of every exercise.
+    """The same as JSON: a list of labs with their counts, times in seconds, and what was said of every exercise, where
+    (stage), and how it is tried again (seed: see `kit.check`; worlds: numbers of ranks on which the values were right).
 
     asked: how many notebooks there are to run (None: these). All is as expected only when all of them were.
     """
@@ -90,7 +97,7 @@ def as_json(outcomes: Sequence[Outcome], version: str, ranks: int | None, asked:
     labs = [
         {
             "lab": outcome.notebook.name,
-            "path": str(outcome.notebook.path),
+            "path": on_one_line(str(outcome.notebook.path)),
             "as_expected": outcome.as_expected,
             "passed": outcome.count(PASSED),
             "not_attempted": outcome.count(NOT_ATTEMPTED),
@@ -105,6 +112,9 @@ def as_json(outcomes: Sequence[Outcome], version: str, ranks: int | None, asked:
                     "outcome": mark.outcome,
                     "sentence": mark.sentence,
                     "seconds": round(mark.seconds, 2),
+                    "stage": mark.stage,
+                    "worlds": list(mark.worlds),
+                    "seed": mark.seed,
                 }
                 for mark in outcome.marks
             ],

@@ -21,12 +21,14 @@ import psutil
 from kit.grade.answers import SOLUTIONS
 from kit.grade.marks import SIDE_FILE, collect, without_ranks
 from kit.grade.report import Outcome
+from kit.grade.words import on_one_line, shown
 from kit.resources import OWN_LABS
 
 if TYPE_CHECKING:
     from kit.grade.notebooks import Notebook
 
 MEMORY_OF_A_LAB = 1_500_000_000  # bytes: kernel with torch, controller, agent and four ranks, with room to spare
+SAID = "verdicts.jsonl"  # in a notebook's folder: what its checks said
 GRACE = 10.0  # seconds in which everything a kernel started must be gone after it
 
 
@@ -55,15 +57,26 @@ def run_all(notebooks: Sequence[Notebook], settings: Settings, at_once: int | No
         ThreadPoolExecutor(at_once or parallel(len(notebooks))) as pool,
     ):
         folders = {notebook: Path(scratch) / str(number) for number, notebook in enumerate(notebooks)}
-        futures = [pool.submit(run, notebook, settings, folders[notebook]) for notebook in notebooks]
+        futures = [pool.submit(_outcome, notebook, settings, folders[notebook]) for notebook in notebooks]
         try:
             for future in as_completed(futures):
                 yield future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for folder in folders.values():
-                end(str(folder / "verdicts.jsonl"))
+                end(str(folder / SAID))
             raise
+
+
+def _outcome(notebook: Notebook, settings: Settings, folder: Path) -> Outcome:
+    """As `run`; where the machine fails, a full disk for instance, that is one notebook's trouble and not the end."""
+    try:
+        return run(notebook, settings, folder)
+    except OSError as problem:
+        end(str(folder / SAID))
+        words = on_one_line(f"it could not be run here ({problem})")
+        marks = collect(folder / SAID, notebook.exercises, ended=False)
+        return Outcome(notebook, marks, words, 0.0, settings.solutions)
 
 
 def run(notebook: Notebook, settings: Settings, folder: Path) -> Outcome:
@@ -73,13 +86,14 @@ def run(notebook: Notebook, settings: Settings, folder: Path) -> Outcome:
     """
     if notebook.unreadable:
         return Outcome(notebook, (), notebook.unreadable, 0.0, settings.solutions)
-    side_file, executed, log = folder / "verdicts.jsonl", folder / "executed.ipynb", folder / "papermill.log"
-    work = folder / "work"
+    side_file, executed, log = folder / SAID, folder / "executed.ipynb", folder / "papermill.log"
+    work, copied = folder / "work", folder / "notebook.ipynb"
     work.mkdir(parents=True)
+    shutil.copyfile(notebook.path, copied)  # under a name that papermill can read
     begun = time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            _command(notebook, settings, executed, work),
+            _command(copied, settings, executed, work),
             cwd=work,
             env=_environment(notebook, settings, side_file, folder),
             stdin=subprocess.DEVNULL,
@@ -118,8 +132,8 @@ def _clear(mark: str) -> int:
     return end(mark) if wait_gone(mark, GRACE) else 0
 
 
-def _command(notebook: Notebook, settings: Settings, executed: Path, work: Path) -> list[str]:
-    command = [sys.executable, "-m", "kit.grade.execute", str(notebook.path), str(executed), str(work)]
+def _command(notebook: Path, settings: Settings, executed: Path, work: Path) -> list[str]:
+    command = [sys.executable, "-m", "kit.grade.execute", str(notebook), str(executed), str(work)]
     command += ["--cell-limit", str(settings.cell_limit)]
     if settings.ranks is not None:
         command += ["--ranks", str(settings.ranks)]
@@ -183,7 +197,6 @@ def end(mark: str) -> int:
 
 # ------------------------------------------------------------------------------------- why a notebook stopped
 
-_TERMINAL_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREVIEW = re.compile(r"Here is a preview of the cell contents:\n-+\n(?P<line>.*)")
 
 
@@ -199,7 +212,7 @@ def why_it_stopped(code: int | None, lab_limit: float, cell_limit: float, execut
         return None
     if code is None:
         return f"the notebook was still running after {lab_limit:g} s and was ended (--lab-limit)"
-    said = _TERMINAL_COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
+    said = shown(log.read_text(encoding="utf-8", errors="replace"))
     if "CellTimeoutError" in said:
         return f"a cell ran longer than {cell_limit:g} s and was ended (--cell-limit){_which_cell(said)}"
     if "DeadKernelError" in said or "Kernel died" in said:
@@ -218,11 +231,16 @@ def _error_in(executed: Path) -> str | None:
     """The first error among the outputs of the notebook, with the number that JupyterLab shows beside the cell."""
     if not executed.exists():
         return None
-    for cell in json.loads(executed.read_text(encoding="utf-8"))["cells"]:
+    try:
+        cells = json.loads(executed.read_bytes())["cells"]
+    except ValueError:  # it was cut short, as on a full disk: papermill's last words must do
+        return None
+    for cell in cells:
         for output in cell.get("outputs", []):
             if output["output_type"] == "error":
-                words = " ".join(_TERMINAL_COLOUR.sub("", output["evalue"]).split())
-                return f"cell [{cell['execution_count']}] raises {output['ename']}{': ' if words else ''}{words}"
+                words = on_one_line(output["evalue"])
+                raised = on_one_line(output["ename"])
+                return f"cell [{cell['execution_count']}] raises {raised}{': ' if words else ''}{words}"
     return None
 
 

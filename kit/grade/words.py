@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
@@ -11,6 +13,23 @@ from kit.trace.text import counted as counted
 if TYPE_CHECKING:
     from kit.grade.exercise import Run
     from kit.trace.facts import Operation
+
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp"})  # categories of Unicode
+_OF_A_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])?")
+
+
+def shown(text: str) -> str:
+    """Somebody else's text as a page of ours can hold it, lines and all: no escape of a terminal, no other control
+    character, nothing that turns the direction of writing, no half of a character.
+    """
+    whole = _OF_A_TERMINAL.sub("", text).encode("utf-8", "backslashreplace").decode("utf-8")
+    kept = (one if one == "\n" or unicodedata.category(one) not in _UNSEEN else " " for one in whole)
+    return "".join(kept)
+
+
+def on_one_line(text: str) -> str:
+    """The same without its line ends: a row of a table stays one."""
+    return " ".join(shown(text).split())
 
 
 def joined(items: Iterable[object]) -> str:

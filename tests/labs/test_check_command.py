@@ -49,6 +49,25 @@ def test_passed_and_failed_notebooks_side_by_side(tmp_path: Path) -> None:
     assert check(tmp_path, "ada.ipynb").returncode == 0
 
 
+def test_one_hand_in_of_whatever_kind_costs_no_other_its_verdict(tmp_path: Path) -> None:
+    """A name that is not UTF-8, a file for verdicts that is made a folder, bytes and halves of characters in it."""
+    right = saying(verdict("ring", "passed", "right"))
+    made = "import os\nside = os.environ['LOCKSTEP_VERDICTS']\n"
+    write(tmp_path / os.fsdecode(b"ad\xe4.ipynb"), STUB, right)
+    write(tmp_path / "bob.ipynb", STUB, f"{made}os.mkdir(side)")
+    write(tmp_path / "cy.ipynb", STUB, right, f"{made}open(side, 'ab').write(b'\\xff\\xfe')")
+    write(tmp_path / "di.ipynb", STUB, right, "raise ValueError('\\ud800 \\x1b[2J')")
+    (tmp_path / "ed.ipynb").write_bytes(b"\xff\xfe no notebook")
+    ended = check(tmp_path, ".", "--json", "marks.json")
+    assert ended.returncode == 1, ended.stderr
+    page = json.loads((tmp_path / "marks.json").read_text(encoding="utf-8"))
+    labs = {lab["lab"]: lab for lab in page["labs"]}
+    assert {name: lab["passed"] for name, lab in labs.items()} == {"ad\\udce4": 1, "bob": 0, "cy": 1, "di": 1, "ed": 0}
+    assert "the file with the verdicts cannot be read" in labs["bob"]["exercises"][0]["sentence"]
+    assert "In [3]" in labs["di"]["trouble"]
+    assert "not a notebook that can be read" in labs["ed"]["trouble"]
+
+
 def test_solutions_and_ranks_reach_the_notebook(tmp_path: Path) -> None:
     told = tmp_path / "told.json"
     tell = f"import json, os\njson.dump([os.environ.get('LOCKSTEP_SOLUTIONS'), ranks], open({str(told)!r}, 'w'))"

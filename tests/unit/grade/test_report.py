@@ -48,9 +48,9 @@ def test_table_lines_up() -> None:
     outcomes = [outcome(STUBS, NOT_ATTEMPTED, NOT_ATTEMPTED), outcome(OWN, PASSED, FAILED)]
     table = report.Table([STUBS, OWN])
     assert [table.head(), *map(table.row, outcomes)] == [
-        "lab             passed  not attempted  failed     time",
-        "01_collectives       0              2       0     38 s",
-        "ada                  1              0       1     38 s  not as expected",
+        "lab             passed  not attempted  failed  no check ran     time",
+        "01_collectives       0              2       0             0     38 s",
+        "ada                  1              0       1             0     38 s  not as expected",
     ]
 
 
@@ -72,7 +72,8 @@ def test_json_says_the_same() -> None:
     assert (page["lockstep"], page["ranks"], page["solutions"], page["as_expected"]) == ("1.2", 3, True, False)
     first, second = page["labs"]
     assert (first["lab"], first["passed"], first["failed"], first["as_expected"]) == ("01_collectives", 1, 0, True)
-    assert second["exercises"] == [{"exercise": "e0", "outcome": "failed", "sentence": "sentence 0", "seconds": 1.0}]
+    told = {"exercise": "e0", "outcome": "failed", "sentence": "sentence 0", "seconds": 1.0, "stage": "", "seed": None}
+    assert second["exercises"] == [told | {"worlds": []}]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,20 @@ def test_error_of_a_cell_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "executed.ipynb").write_text(json.dumps(page))
     (tmp_path / "log").write_text("PapermillExecutionError")
     assert why_it_stopped(1, 60, 5, tmp_path / "executed.ipynb", tmp_path / "log") == "cell [7] raises KeyError: 'x'"
+
+
+def test_a_notebook_cut_short_leaves_papermill_s_last_words(tmp_path: Path) -> None:
+    """A full disk: what was saved of it ends in the middle of a text."""
+    (tmp_path / "executed.ipynb").write_text('{"cells": [{"cell_type": "code", "outputs": [{"text": "xxxx')
+    (tmp_path / "log").write_text("OSError: [Errno 28] No space left on device")
+    said = why_it_stopped(1, 60, 5, tmp_path / "executed.ipynb", tmp_path / "log")
+    assert said == "papermill stopped: OSError: [Errno 28] No space left on device"
+
+
+def test_further_lines_of_a_sentence_are_no_lines_of_the_report() -> None:
+    forged = Mark("ring", FAILED, "wrong\nbob, ring: passed: right", 1.0)
+    (told, _) = report.sentences([Outcome(OWN, (forged,), None, 1.0, solutions=False)])
+    assert told.splitlines() == ["ada, ring: failed: wrong", "    bob, ring: passed: right"]
 
 
 def test_json_of_a_run_that_was_interrupted_is_not_as_expected() -> None:
