@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import cos, hypot, pi, sin
 
@@ -26,6 +27,15 @@ class Label:
 
     text: str
     at: Point
+
+
+def apart(wanted: Mapping[int, float], bottom: float, line: float) -> dict[int, float]:
+    """Heights in px for names, a line apart at least: as near to the ends of their curves, `wanted`, as that allows."""
+    found: dict[int, float] = {}
+    floor = bottom + line
+    for i in sorted(wanted, key=lambda i: -wanted[i]):  # from the bottom up
+        found[i] = floor = min(wanted[i], floor - line)
+    return found
 
 
 def ring(count: int, width: float, height: float, radius: float) -> list[Point]:

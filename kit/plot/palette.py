@@ -55,6 +55,17 @@ PASSES = {
 }
 
 
+# Trainings in one picture, in words that read on either page: at least 4.5 : 1.
+RUNS = (
+    Paint("#0969da", "#4493f8"),
+    Paint("#9a5b00", "#d29922"),
+    Paint("#1a7f37", "#3fb950"),
+    Paint("#8250df", "#ab7df8"),
+    Paint("#bf3989", "#f778ba"),
+    Paint("#57606a", "#9198a1"),
+)
+
+
 def rank_color(rank: int) -> str:
     """The fill of a rank's chip, pips and arrows, as '#rrggbb'."""
     return RANKS[rank % len(RANKS)]
@@ -117,6 +128,7 @@ ROLES = {
     **PASSES,
     **{f"on {kind}": Paint(text_on(paint.light), text_on(paint.dark)) for kind, paint in PASSES.items()},
     "idle": Paint("#e4e8ec", "#262c33"),
+    **{f"run {number}": paint for number, paint in enumerate(RUNS)},
     "every rank": Paint("#dfe3e8", "#3a424b"),  # what all ranks hold alike
     "all_reduce": Paint(COMMUNICATE, COMMUNICATE, alpha=0.85),
     "reduce_scatter": Paint(COMMUNICATE, COMMUNICATE, alpha=0.65),

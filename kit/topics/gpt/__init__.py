@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from kit.topics.gpt.history import Taken as Taken
     from kit.topics.gpt.live import join as join
     from kit.topics.gpt.live import start as start
+    from kit.topics.gpt.live_panel import panel as panel
     from kit.topics.gpt.log import LEGEND as LEGEND
     from kit.topics.gpt.log import Log as Log
     from kit.topics.gpt.mesh import mesh_panel as mesh_panel
+    from kit.topics.gpt.pictures import curves as curves
     from kit.topics.gpt.reference import Adam as Adam
     from kit.topics.gpt.reference import Extras as Extras
     from kit.topics.gpt.reference import Layout as Layout

@@ -9,6 +9,7 @@ from kit.cost.training import mfu
 
 if TYPE_CHECKING:
     from kit.gpt.trainer import StepReport
+    from kit.topics.gpt.history import Taken
 
 LEGEND = """\
 step: how many there have been; loss: nats, the mean over all ranks' windows, before the step; lr: learning rate;
@@ -28,7 +29,7 @@ class Log:
     peak: float
     flops: float
 
-    def line(self, step: StepReport) -> str:
+    def line(self, step: StepReport | Taken) -> str:
         n, told = self.devices, self.numbers(step)
         dt, tps, sps = told["dt"], told["tps"], step.windows / told["dt"]
         parts = {name: step.spent[of] for name, of in (("dtf", "forward"), ("dtb", "backward")) if of in step.spent}
@@ -38,12 +39,12 @@ class Log:
             f" sps={sps:.2f} sps_per_gpu={sps / n:.2f} tps={tps:.0f} tps_per_gpu={tps / n:.0f} mfu={told['mfu']:.2%}"
         )
 
-    def numbers(self, step: StepReport) -> dict[str, float]:
+    def numbers(self, step: StepReport | Taken) -> dict[str, float]:
         """The same by name, for what draws curves."""
         dt = step.seconds
         tps = step.tokens / dt
         share = mfu(tokens_per_second=tps, flops_per_token=self.flops, peak=self.peak, devices=self.devices)
         return {"loss": step.loss, "lr": step.rate, "norm": step.norm, "dt": dt, "tps": tps, "mfu": share}
 
-    def validation(self, step: StepReport, loss: float) -> str:
+    def validation(self, step: StepReport | Taken, loss: float) -> str:
         return f"step={step.number + 1} train_loss={step.loss:.4f} val_loss={loss:.4f}"

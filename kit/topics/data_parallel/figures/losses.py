@@ -12,6 +12,7 @@ from itertools import takewhile
 from math import ceil, floor, isfinite
 
 from kit.plot.figure import DASHES, SOLID, Axes, Axis, Column, Figure, Line, Mark, values
+from kit.plot.layout import apart
 
 PARTS = 10
 _HIGH, _HEAD, _AXIS, _LEFT, _NAMES, _LINE = 210, 10, 34, 46, 184, 15  # px; room for the names; between two of them
@@ -44,7 +45,7 @@ def loss_figure(found: Mapping[str, Sequence[float]], parts: int = PARTS) -> Fig
     upward = Axis(low, max(high, low + 0.25), grid=True)
     quarters = tuple((quarter / 4, f"{25 * quarter} %") for quarter in range(1, 5))
     ends = {i: _HIGH * (1 - float(upward.share(c.spots[-1]))) if c.spots else 0.0 for i, c in enumerate(curves)}
-    levels = {i: upward.high - y / _HIGH * (upward.high - upward.low) for i, y in _apart(ends, _HIGH).items()}
+    levels = {i: upward.high - y / _HIGH * (upward.high - upward.low) for i, y in apart(ends, _HIGH, _LINE).items()}
     axes = Axes(
         Axis(0.0, _END, quarters, label="text read"),
         Axis(upward.low, upward.high, tuple((m, f"{m:g}") for m in _marks(upward.low, upward.high)), grid=True),
@@ -101,12 +102,3 @@ def _marks(low: float, high: float) -> list[float]:
     step = next(step for step in (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 1e9) if (high - low) / step <= 6)
     first = ceil(low / step - 1e-9)
     return [round(k * step, 9) for k in range(first, floor(high / step + 1e-9) + 1)]
-
-
-def _apart(wanted: Mapping[int, float], bottom: float) -> dict[int, float]:
-    """Levels for the names: as near to their curves' ends as one line under the other allows."""
-    found: dict[int, float] = {}
-    floor_ = bottom + _LINE
-    for i in sorted(wanted, key=lambda i: -wanted[i]):  # from the bottom up
-        found[i] = floor_ = min(wanted[i], floor_ - _LINE)
-    return found
