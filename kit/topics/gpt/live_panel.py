@@ -148,7 +148,7 @@ class TrainingPanel(Panel):
     def text(self) -> str:
         """All that the panel says, as plain text."""
         history, sample = self.history, self._last_sample()
-        told = [" · ".join((*_about(history), self.status)), _progress_words(history)]
+        told = [" · ".join((*_about(history), self.status)), self._progress_words()]
         told += [f"{name}: {number}" + (f" ({beside})" if beside else "") for name, number, beside in _numbers(history)]
         told += [f"after step {sample.number + 1:,} it writes:", sample.sample] if sample else []
         told += [*self._trouble(), *([self._notice] if self._notice else [])]
@@ -273,8 +273,14 @@ class TrainingPanel(Panel):
         bar = f'<i style="width:{part:.2%}"></i>'
         return (
             f'<div class="lspt-bar" role="progressbar" aria-valuenow="{100 * part:.0f}">{bar}</div>'
-            f"<span>{escape(_progress_words(history))}</span>"
+            f"<span>{escape(self._progress_words())}</span>"
         )
+
+    def _progress_words(self) -> str:
+        history = self.history
+        left = history.seconds_left if self.status in ("running", "paused") else None
+        pace = "" if left is None else f" · about {_clock(left)} left"
+        return f"step {history.done:,} of {history.about.recipe.steps:,}{pace}"
 
     def _sample_html(self) -> str:
         step = self._last_sample()
@@ -363,12 +369,6 @@ def _about(history: History) -> tuple[str, ...]:
     shape = f"{sizes.n_layer} layers, {sizes.n_embd} channels, block {sizes.block_size}"
     parameters = f"{about.parameters / 1e6:.2f} M parameters"
     return about.strategy, f"{counted(about.ranks, 'rank')} on {devices}", parameters, shape
-
-
-def _progress_words(history: History) -> str:
-    steps, left = history.about.recipe.steps, history.seconds_left
-    pace = "" if left is None or history.done >= steps else f" · about {_clock(left)} left"
-    return f"step {history.done:,} of {steps:,}{pace}"
 
 
 def _clock(seconds: float) -> str:

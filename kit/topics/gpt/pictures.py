@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Over = Literal["steps", "tokens", "time"]
 MOST = 300  # points of a line: a picture is not much wider in px
 _HIGH, _LOW, _HEAD, _AXIS, _LEFT, _RIGHT, _LINE = 210, 74, 20, 40, 48, 16, 15  # px
+_FEW = 20  # steps, for which there is room at least
 _LETTER, _SAMPLE = 6.2, (1.02, 1.06)  # px; parts of the width: a piece of a line beside its name
 _LEAD, _NAMED = (1.005, 1.015), 1.07
 
@@ -115,13 +116,19 @@ def _x(history: History, over: Over) -> Values:
 
 
 def _across(runs: Iterable[History], over: Over) -> Axis:
-    """Steps and tokens to the end of the longest recipe, so that nothing moves while it is trained; time so far."""
+    """Steps and tokens so far, to the end of the longest recipe or a half, a quarter, ... of it: so that nothing moves
+    for long, and most of the picture is used. Time so far.
+    """
     runs = tuple(runs)
     if over == "time":
         longest = max((float(x[-1]) for history in runs if len(x := _x(history, over))), default=1.0)
         axis = time_axis(longest)
         return Axis(0.0, axis.high, axis.ticks, "seconds of steps")
-    end = max(h.about.recipe.steps * (h.about.tokens if over == "tokens" else 1) for h in runs)
+    each = [h.about.tokens if over == "tokens" else 1 for h in runs]
+    end = max(h.about.recipe.steps * tokens for h, tokens in zip(runs, each, strict=True))
+    done = max(h.done * tokens for h, tokens in zip(runs, each, strict=True))
+    while end / 2 >= max(done, _FEW * max(each)):
+        end /= 2
     step = round_step(end, 5)
     return Axis(0.0, float(end), tuple((i * step, _count(i * step)) for i in range(floor(end / step) + 1)), over)
 
@@ -186,7 +193,7 @@ def _note(runs: Iterable[History]) -> str:
     each = max((-(-len(history.steps) // MOST) for history in runs), default=1)
     mean = f", means of {each} steps" if each > 1 else ""
     validated = any(step.validation is not None for history in runs for step in history.steps)
-    return f"nats · line: of the steps' own windows{mean}" + (" · dots: validation" if validated else "")
+    return f"nats · line: training{mean}" + (" · dots: validation" if validated else "")
 
 
 def _words(name: str, history: History) -> str:

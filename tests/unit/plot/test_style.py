@@ -22,7 +22,7 @@ def test_every_role_wears_in_css_what_the_palette_says(theme: int) -> None:
     """Bokeh asks the palette, SVG the style sheet: a colour that a file of `assets/style` gives a role would differ."""
     sheet = re.sub(r"/\*.*?\*/", "", stylesheet(), flags=re.DOTALL)
     block = re.findall(r"\{([^{}]*--ls-bg:[^{}]*)\}", sheet)[theme]
-    variables = dict(re.findall(r"(--ls-[a-z-]+):(?:var\([^,]*, )?(#[0-9a-f]{6})", block))
+    variables = dict(re.findall(r"(--ls-[a-z0-9-]+):(?:var\([^,]*, )?(#[0-9a-f]{6})", block))
     rules = re.findall(r"([^{}]+)\{([^{}]*)\}", sheet)
     for role, paint in ROLES.items():
         name = re.compile(rf"(^|[,\s]|[a-z])\.{role_class(role)}\s*($|,)", re.MULTILINE)
