@@ -125,7 +125,7 @@ def _across(runs: Iterable[History], over: Over) -> Axis:
         axis = time_axis(longest)
         return Axis(0.0, axis.high, axis.ticks, "seconds of steps")
     each = [h.about.tokens if over == "tokens" else 1 for h in runs]
-    end = max(h.about.recipe.steps * tokens for h, tokens in zip(runs, each, strict=True))
+    end = max(float(h.about.recipe.steps) * tokens for h, tokens in zip(runs, each, strict=True))
     done = max(h.done * tokens for h, tokens in zip(runs, each, strict=True))
     while end / 2 >= max(done, _FEW * max(each)):
         end /= 2
