@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from kit.cli.numbers import whole
 
 if TYPE_CHECKING:
     import argparse
+
+TERMINATED = 128 + signal.SIGTERM  # as a shell says it
 
 
 def add_to(commands: Any) -> None:
@@ -50,7 +53,7 @@ def add_to(commands: Any) -> None:
         "--ranks", type=whole(1, "the number of ranks"), metavar="N", help="default: one for each GPU, or one"
     )
     parser.add_argument("--steps", type=whole(1, "the number of steps"), metavar="N", help="in place of the recipe's")
-    parser.add_argument("--checkpoints", metavar="FOLDER", help="save checkpoints there")
+    parser.add_argument("--checkpoints", metavar="FOLDER", help="save checkpoints there; SIGTERM saves a last one")
     parser.add_argument("--log", metavar="FILE", help="keep the history there, for a notebook to follow or to compare")
     parser.add_argument("--hashes", metavar="FOLDER", help="keep hashes of all tensors there, to compare trainings by")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
@@ -87,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
             config, recipe=replace(recipe, steps=options.steps, warm_up=min(recipe.warm_up, options.steps - 1))
         )
     try:
-        start(config, options.ranks, options.device)
+        through = start(config, options.ranks, options.device)
     except (OSError, FloatingPointError, RankFailed) as trouble:
         print(f"lockstep train: {trouble}", file=sys.stderr)
         return 1
-    return 0
+    return 0 if through else TERMINATED

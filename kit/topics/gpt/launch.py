@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -12,30 +16,37 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 
 from kit.topics.gpt.run import Config, train
 
+if TYPE_CHECKING:
+    from kit.gpt.trainer import Trainer
+
+_THROUGH = "through"  # a file that says so
+
 
 class RankFailed(RuntimeError):
     """A rank could not go on, in one sentence; the others have been ended."""
 
 
-def start(config: Config, ranks: int | None, device: str) -> None:
-    """Trains, on ranks that there are already (torchrun), or on so many of its own; returns when all are through.
+def start(config: Config, ranks: int | None, device: str) -> bool:
+    """Trains, on ranks that there are already (torchrun), or on so many of its own; whether all steps were taken, and
+    SIGTERM did not end it before.
 
     ranks: None: one for each GPU, or one. Raises RankFailed for a rank that raised or died, and what one rank alone
     raises as it is.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        _as_torchrun_says(config, device)
-        return
+        return _as_torchrun_says(config, device)
     kind = _kind(device)
     count = ranks or (max(1, torch.cuda.device_count()) if kind == "cuda" else 1)
     if count == 1:
-        train(config, torch.device(kind))
-        return
+        return _through(train(config, torch.device(kind)))
     if kind == "cuda" and count > torch.cuda.device_count():
         raise ValueError(f"{count} ranks want a GPU each, and there are {torch.cuda.device_count()}: --device cpu")
     with tempfile.TemporaryDirectory(prefix="lockstep-train-") as folder:  # for this user alone: mode 0700
         try:
-            spawn(_rank, (count, Path(folder) / "store", config, kind), nprocs=count)
+            started = spawn(_rank, (count, Path(folder), config, kind), nprocs=count, join=False)
+            with _passed_on(started.pids()) if config.checkpoints else nullcontext():
+                while not started.join():
+                    continue
         except ProcessRaisedException as failed:  # the text is the rank's traceback
             raise RankFailed(f"rank {failed.error_index}: {str(failed).strip().splitlines()[-1]}") from failed
         except ProcessExitedException as died:
@@ -44,30 +55,56 @@ def start(config: Config, ranks: int | None, device: str) -> None:
                 f"rank {died.error_index} was ended by {how}, and the others with it: --resume goes on from the newest"
                 " checkpoint, on other ranks too"
             ) from died
+        return (Path(folder) / _THROUGH).exists()
 
 
-def _rank(rank: int, ranks: int, store: Path, config: Config, kind: str) -> None:
+@contextmanager
+def _passed_on(ranks: Sequence[int]) -> Iterator[None]:
+    """Inside, SIGTERM to this process is one to all ranks, which save what they have learnt."""
+
+    def tell(number: int, frame: object) -> None:
+        for rank in ranks:
+            with suppress(ProcessLookupError):  # it is through
+                os.kill(rank, signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, tell)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _rank(rank: int, ranks: int, folder: Path, config: Config, kind: str) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this host, and nobody else is to listen
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // ranks))
     device = _place(kind, rank)
     dist.init_process_group(
-        _backend(kind), store=dist.FileStore(str(store), ranks), rank=rank, world_size=ranks, device_id=_bound(device)
+        _backend(kind),
+        store=dist.FileStore(str(folder / "store"), ranks),
+        rank=rank,
+        world_size=ranks,
+        device_id=_bound(device),
     )
-    _train(config, device)
+    if _train(config, device):
+        (folder / _THROUGH).touch()
 
 
-def _as_torchrun_says(config: Config, device: str) -> None:
+def _as_torchrun_says(config: Config, device: str) -> bool:
     kind = _kind(device)
     place = _place(kind, int(os.environ["LOCAL_RANK"]))
     dist.init_process_group(_backend(kind), device_id=_bound(place))
-    _train(config, place)
+    return _train(config, place)
 
 
-def _train(config: Config, device: torch.device) -> None:
+def _train(config: Config, device: torch.device) -> bool:
     try:
-        train(config, device)
+        return _through(train(config, device))
     finally:
         dist.destroy_process_group()
+
+
+def _through(trainer: Trainer) -> bool:
+    return trainer.done >= trainer.recipe.steps
 
 
 def _kind(device: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -236,7 +237,11 @@ def _line(model: GPT, layout: Layout, recipe: Recipe) -> Line:
 
 
 def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str], None] = print) -> Trainer:
-    """Takes all steps and tells of each; the rank that is not the first says nothing."""
+    """Takes all steps and tells of each; the rank that is not the first says nothing.
+
+    Where checkpoints are kept, SIGTERM, with which the time of a batch job ends, is answered by a last one after the
+    step under way.
+    """
     training = prepare(config, device)
     trainer, strategy = training.trainer, training.trainer.strategy
     tell = say if not dist.is_initialized() or dist.get_rank() == 0 else _silent
@@ -255,6 +260,7 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     with (
         closing(sink(config.send_to if tell is say else "", RUNS)) as numbers,
         _kept(config.log, training, peak, source) as keep,
+        _asked_to_end(strategy.device) if checkpoints else nullcontext(lambda: False) as ends,
     ):
         for step in trainer:
             tell(log.line(step))
@@ -264,8 +270,12 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
             if validated is not None:
                 tell(log.validation(step, validated))
                 numbers.write(trainer.done, {"val_loss": validated})
-            if checkpoints and (trainer.done % config.save_every == 0 or trainer.done == config.recipe.steps):
+            last = ends() or trainer.done == config.recipe.steps
+            if checkpoints and (trainer.done % config.save_every == 0 or last):
                 tell(f"saved {checkpoints.save(trainer)}")
+            if last and trainer.done < config.recipe.steps:
+                tell(f"SIGTERM: ended after step {trainer.done} of {config.recipe.steps}; --resume goes on from there")
+                return trainer
     if questions:
         tell(f"questions: {training.ask(questions)}")
     return trainer
@@ -275,6 +285,31 @@ def _resumed(about: Saved | None) -> str:
     if about is None:
         return "no checkpoint to go on from: beginning anew"
     return f"going on after step {about.done}, {about.seen} windows into the text, saved by {about.layout}"
+
+
+@contextmanager
+def _asked_to_end(device: torch.device) -> Iterator[Callable[[], bool]]:
+    """Inside, SIGTERM ends no rank. What it yields is called by all ranks between two steps, and says on all of them
+    whether one has been sent it.
+    """
+    asked = False
+
+    def hear(number: int, frame: object) -> None:
+        nonlocal asked
+        asked = True
+
+    def agreed() -> bool:
+        if not dist.is_initialized():
+            return asked
+        told = torch.tensor(float(asked), device=device)  # ()
+        dist.all_reduce(told, dist.ReduceOp.MAX)
+        return bool(told)
+
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        yield agreed
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 Keep = Callable[[StepReport, "float | None"], None]

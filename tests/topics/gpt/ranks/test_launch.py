@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +36,12 @@ def losses(log: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"loss=([0-9.]+) lr=", log)]
 
 
+def terminated_after_a_step(log: Path) -> None:
+    while not log.exists() or '"step"' not in log.read_text():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     (tmp_path / "text.txt").write_text("to be, or not to be: that is the question. " * 40)
@@ -43,17 +53,29 @@ def config(tmp_path: Path) -> Path:
 def test_ranks_of_its_own_and_those_of_a_launcher_train_as_one_does(
     config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of them speaks. A launcher's ranks are told by their environment, here of a world of one."""
+    """One of them speaks. A launcher's ranks are told by their environment, here of a world of one. SIGTERM, as at the
+    end of a batch job's time, is answered by a last checkpoint of all ranks.
+    """
+
+    def said(code: int, *switches: str) -> str:
+        assert cli.main(["train", "--device", "cpu", "--config", str(config), "--strategy", *switches]) == code
+        return capfd.readouterr().out
 
     def trained(*switches: str) -> list[float]:
-        assert cli.main(["train", "--device", "cpu", "--config", str(config), "--strategy", *switches]) == 0
-        return losses(capfd.readouterr().out)
+        return losses(said(0, *switches))
 
     alone = trained("single")
     assert len(alone) == 3
     save = ("--checkpoints", str(tmp_path / "kept"))
     assert trained("single", *save, "--steps", "2") == pytest.approx(alone[:2], abs=ROUNDED)
-    assert trained("zero2", "--ranks", "2", *save, "--resume") == pytest.approx(alone[2:], abs=ROUNDED)
+    log = tmp_path / "log"
+    threading.Thread(target=terminated_after_a_step, args=(log,), daemon=True).start()
+    endless = ("--resume", "--steps", "1000000", "--log", str(log))
+    ended = said(128 + signal.SIGTERM, "zero2", "--ranks", "2", *save, *endless)
+    assert losses(ended)[0] == pytest.approx(alone[2], abs=ROUNDED)
+    done = 2 + len(losses(ended))
+    assert f"SIGTERM: ended after step {done} of 1000000; --resume goes on from there" in ended.splitlines()[-1]
+    assert ended.splitlines()[-2].endswith(f"step_{done:08d}")
     told = {"TORCHELASTIC_RUN_ID": "test", "RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1"}
     for name, value in {**told, "MASTER_PORT": free_port(), "GLOO_SOCKET_IFNAME": "lo"}.items():
         monkeypatch.setenv(name, str(value))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,6 +191,36 @@ def test_what_goes_wrong_is_one_sentence(
     monkeypatch.setattr(launch, "spawn", dies)
     command[1:1] = ["--ranks", "2", "--strategy", "ddp"]
     assert "rank 1 was ended by SIGKILL, and the others with it: --resume goes on" in told(tiny.read_text(), 1)
+
+
+def test_sigterm_saves_a_last_checkpoint_and_a_resume_goes_on_from_it(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As at the end of a batch job's time. Without checkpoints there is nothing to wait for."""
+    kept = tmp_path / "kept"
+    train = ["train", "--device", "cpu", "--config", str(tiny)]
+    line = Log.line
+    with monkeypatch.context() as patch:
+
+        def ended(log: Log, step: StepReport) -> str:
+            if step.number == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return line(log, step)
+
+        patch.setattr(Log, "line", ended)
+        assert cli.main([*train, "--checkpoints", str(kept)]) == 128 + signal.SIGTERM
+        said = capsys.readouterr().out.splitlines()
+        assert said[-1] == "SIGTERM: ended after step 2 of 3; --resume goes on from there"
+        assert said[-2] == f"saved {kept / 'step_00000002'}"
+        assert cli.main(train) == 130
+        assert "interrupted" in capsys.readouterr().err
+    assert cli.main([*train, "--checkpoints", str(kept), "--resume"]) == 0
+    assert "going on after step 2" in capsys.readouterr().out
+    wider = tmp_path / "wider.toml"
+    wider.write_text(tiny.read_text().replace("[model]", "[model]\nn_embd = 32"))
+    assert cli.main([*train[:-1], str(wider), "--checkpoints", str(kept), "--resume"]) == 2
+    error = capsys.readouterr().err
+    assert "step_00000003 is of another model: its n_embd is 16, and here it is 32. Name another folder" in error
 
 
 def test_a_logs_mfu_is_that_of_wordplay_from_its_dt() -> None:
