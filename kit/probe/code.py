@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import TypeVar
 
-from kit.probe.own import is_own_file, source_lines
+from kit.probe.own import KIT, is_own_file, source_lines
 from kit.resources import reference_label
 from kit.trace.facts import Place
 
@@ -22,9 +22,14 @@ _INNER = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 class Code:
     """Sorts files into the learner's own, the kit's reference implementations, and the rest."""
 
-    def __init__(self, sources: dict[str, tuple[str, ...]], root_file: str) -> None:
+    def __init__(self, sources: dict[str, tuple[str, ...]], root_file: str, stepped: bool = False) -> None:
+        """stepped: a person steps through the root file, which is read as a reference also where it is another of
+        the kit's.
+        """
         self.root_file = root_file
         self._kinds = dict.fromkeys(sources, OWN)
+        if stepped and root_file.startswith(KIT):
+            self._kinds.setdefault(root_file, REFERENCE)
         if root_file.startswith(
             "<"
         ):  # typed after `python -c` or at a prompt: no text is known of it, and it is stepped

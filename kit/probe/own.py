@@ -9,7 +9,7 @@ import sysconfig
 from functools import cache
 from types import ModuleType
 
-_KIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+KIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSTALLED = tuple(
     {os.path.realpath(sysconfig.get_paths()[k]) + os.sep for k in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -47,7 +47,7 @@ def is_own(module: object) -> bool:
 def is_own_file(file: str) -> bool:
     if not file.endswith(".py") or "site-packages" in file or "dist-packages" in file:
         return False
-    return os.path.isabs(file) and not os.path.realpath(file).startswith((*_INSTALLED, _KIT))
+    return os.path.isabs(file) and not os.path.realpath(file).startswith((*_INSTALLED, KIT))
 
 
 def source_lines(file: str) -> tuple[str, ...]:

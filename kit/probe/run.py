@@ -56,7 +56,7 @@ class Run(ABC):
         self.blackbox = blackbox
         self.accelerator = accelerator
         self.throttle = Throttle(task.links, rank, accelerator, self.id) if task.links is not None else None
-        self.code = Code(task.sources, task.root_file)
+        self.code = Code(task.sources, task.root_file, task.mode == "step")
         self.ledger = Ledger(rank, self.code, self.worker, blackbox)
         self.printed = Printed(task.root_file)
         self.capture = Capture(self.code, task.budget)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kit.probe.delta import Decoder
-from kit.probe.own import is_own_file, source_lines
+from kit.probe.own import KIT, is_own_file, source_lines
 from kit.protocol.messages import AtStop, Operated, Operations, Posted, Report
 from kit.resources import reference_label
 from kit.trace.facts import (
@@ -53,6 +53,7 @@ class Recorder:
         self._positions: list[Position] = []
         self._sources = {file: Source(file, label(file), lines) for file, lines in package.sources.items()}
         self._meta = Meta(function=package.name, mode=mode, **meta)
+        self._stepped = package.root_file if mode == "step" and package.root_file.startswith(KIT) else ""
         self._see(package.root_file)
         self._trace: Trace | None = None
 
@@ -141,8 +142,12 @@ class Recorder:
             self._see(place.file)
 
     def _see(self, file: str) -> None:
-        """References, and modules that ranks imported, are read from disk; what came by value is known already."""
-        if file and file not in self._sources and (reference_label(file) is not None or is_own_file(file)):
+        """References, whatever else of the kit is stepped, and modules that ranks imported are read from disk; what
+        came by value is known already.
+        """
+        if not file or file in self._sources:
+            return
+        if file == self._stepped or reference_label(file) is not None or is_own_file(file):
             self._sources[file] = Source(file, label(file), source_lines(file))
 
 
@@ -153,6 +158,8 @@ def label(file: str) -> str:
     reference = reference_label(file)
     if reference is not None:
         return reference
+    if file.startswith(KIT):
+        return f"kit/{file.removeprefix(KIT)}"
     try:
         shorter = os.path.relpath(file)
     except OSError:  # the folder that the kernel runs in was deleted

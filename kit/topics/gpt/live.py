@@ -1,7 +1,8 @@
 """A training that goes on on the ranks while the notebook stays free.
 
-A thread of the kernel asks the ranks for about a second of steps at a time. Whatever a person wishes, to pause, another
-rate, a checkpoint, goes with the next request to all ranks alike, and so takes effect between the same two steps.
+A thread of the kernel asks the ranks for about a second of steps at a time, and for the next ones a little before these
+are through, so that no rank waits for it. Whatever a person wishes, to pause, another rate, a checkpoint, goes with a
+request to all ranks alike, and so takes effect between the same two steps.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import asyncio
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from kit.run.runner import Runner
 
 SLICE = 1.0  # s of work that ranks are asked for at a time
+AHEAD = 0.2  # s before the end of a slice that the next one is asked for
 FOLLOW = 1.0  # s between looks at a file that another process writes
 LOOK = 0.2  # s between looks at ranks that may have died
 GRACE = 5.0  # s that others have to answer once a rank has failed or died
@@ -55,6 +58,15 @@ def start(config: Config, cluster: Runner | None = None) -> Training:
     return Training(config, runner)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the ranks have been asked for, and by when they will be through, as far as one can know."""
+
+    orders: Orders
+    tasks: list[Any]  # by rank
+    due: float  # of time.monotonic()
+
+
 class Training:
     """What goes on on the ranks. `history` grows; `state` says how it stands, and `trouble` why it cannot go on."""
 
@@ -69,6 +81,8 @@ class Training:
         self._wish: Literal["run", "pause", "stop"] = "run"
         self.state: State = "running"
         self.trouble = ""
+        self._asked: deque[Asked] = deque()  # one, or two where the first is nearly through
+        self._answered = 0.0  # when they answered last, of time.monotonic()
         self._broken = ""  # why the ranks cannot be asked any more
         cluster.scheduler.hold(HELD)
         self._generation = cluster.generation
@@ -217,29 +231,36 @@ class Training:
                 while self._goes_on():
                     continue
         except Exception as error:  # nothing may leave a person waiting
-            self._over("failed", self._lost(f"{type(error).__name__}: {error}"))
+            what = self._what_was_lost() if self._gone else f"{type(error).__name__}: {error}"
+            self._over("failed", self._lost(what))
 
     def _goes_on(self) -> bool:
         """Until something is wished that the ranks must be asked for; whether there is more after it."""
-        with self._changed:
-            if self._wish == "pause" and self.state == "running":
-                self._set("paused")
-            self._changed.wait_for(lambda: self._wish != "pause" or self._saving, LOOK)
-            wish, saving = self._wish, self._saving
-        if self._broken or self._gone:
-            return self._over("failed", self._lost(self._broken or self._what_was_lost()))
-        if wish == "stop":
-            return self._over("stopped")
-        if wish == "pause" and not saving:
-            return True
-        steps = 0 if wish == "pause" else max(1, int(SLICE / self._pace))
-        began = time.monotonic()
-        orders = Orders(steps, self._rate, self._prompt, 0 if self._silent else SAMPLE_EVERY, saving)
-        answers = self._ask(standing.go, *((orders,) for _ in self._engines))
-        self._pace = (time.monotonic() - began) / max(1, steps)
+        if not self._asked:
+            with self._changed:
+                if self._wish == "pause" and self.state == "running":
+                    self._set("paused")
+                self._changed.wait_for(lambda: self._wish != "pause" or self._saving, LOOK)
+                wish, saving = self._wish, self._saving
+            if self._broken or self._gone:
+                return self._over("failed", self._lost(self._broken or self._what_was_lost()))
+            if wish == "stop":
+                return self._over("stopped")
+            if wish == "pause" and not saving:
+                return True
+            self._answered = time.monotonic()
+            self._request(0 if wish == "pause" else self._slice, saving)
+        orders = self._asked[0].orders
+        answers = self._answers(self._asked[0].tasks, self._ask_ahead)
+        self._asked.popleft()
         if isinstance(answers, Trouble):
+            for ahead in self._asked:
+                self._answers(ahead.tasks)  # void, and where a rank has begun on it none the less, forked anew
             return self._over("failed", self._lost(answers.sentence))
+        began, self._answered = self._answered, time.monotonic()
         went = [answer.steps for answer in answers]
+        if went[0]:
+            self._pace = (self._answered - began) / len(went[0])
         memory = [sum((step.memory for step in same), ()) for same in zip(*went, strict=True)]
         first = answers[0]
         self._add(replace(first, steps=[replace(s, memory=m) for s, m in zip(first.steps, memory, strict=True)]))
@@ -248,8 +269,33 @@ class Training:
             if first.trouble:
                 self._wish, self.trouble = "pause", first.trouble
             self._changed.notify_all()
-        over = self._done >= self._config.recipe.steps and not self._saving
+        over = self._done >= self._config.recipe.steps and not self._saving and not self._asked
         return self._over("finished") if over else True
+
+    @property
+    def _slice(self) -> int:
+        """Steps in about a second."""
+        return max(1, int(SLICE / self._pace))
+
+    def _request(self, steps: int, save: bool, ahead: bool = False) -> None:
+        orders = Orders(steps, self._rate, self._prompt, 0 if self._silent else SAMPLE_EVERY, save, ahead)
+        begins = self._asked[0].due if ahead else time.monotonic()
+        tasks = self._send(standing.go, *((orders,) for _ in self._engines))
+        self._asked.append(Asked(orders, tasks, begins + steps * self._pace))
+
+    def _ask_ahead(self) -> float:
+        """Asks for the next steps if it is time, and nobody wishes anything else; seconds until there may be more."""
+        with self._changed:
+            if len(self._asked) > 1 or self._wish != "run" or self._saving:
+                return LOOK
+        under_way = self._asked[0]
+        if self._done + under_way.orders.steps >= self._config.recipe.steps:
+            return LOOK
+        early = under_way.due - AHEAD - time.monotonic()
+        if early <= 0:
+            self._request(self._slice, save=False, ahead=True)
+            return LOOK
+        return min(early, LOOK)
 
     def _add(self, went: Went) -> None:
         with self._changed:
@@ -261,18 +307,26 @@ class Training:
         self._tell()
 
     def _ask(self, function: Callable[..., Any], *arguments: tuple[Any, ...]) -> list[Any] | Trouble:
-        """What each rank answers, or what the first answered that could not."""
-        tasks = [
+        return self._answers(self._send(function, *arguments))
+
+    def _send(self, function: Callable[..., Any], *arguments: tuple[Any, ...]) -> list[Any]:
+        return [
             self._client[engine].apply_async(function, *own)
             for engine, own in zip(self._engines, arguments, strict=True)
         ]
+
+    def _answers(self, tasks: list[Any], meanwhile: Callable[[], float] = lambda: LOOK) -> list[Any] | Trouble:
+        """What each rank answers, or what the first answered that could not. meanwhile: called again and again, gives
+        seconds until it wants to be called once more.
+        """
         patience = GRACE
         while patience > 0 and (waiting := [task for task in tasks if not task.ready()]):
-            waiting[0].wait(LOOK)
             if self._gone:
                 return Trouble(self._what_was_lost())
+            wait = meanwhile()
+            waiting[0].wait(wait)
             if any(isinstance(_answer(task), Trouble) for task in tasks if task.ready()):
-                patience -= LOOK
+                patience -= wait
         answers = [_answer(task) for task in tasks if task.ready()]
         if self._gone:
             return Trouble(self._what_was_lost())

@@ -37,13 +37,16 @@ class Begun:
 
 @dataclass(frozen=True)
 class Orders:
-    """What all ranks are told alike, between the same two steps. rate: a factor on the recipe's."""
+    """What all ranks are told alike, between the same two steps. rate: a factor on the recipe's; ahead: while those
+    before are under way, and so void where these come to trouble.
+    """
 
     steps: int
     rate: float = 1.0
     prompt: str = ""
     sample_every: int = 0  # steps; 0: never
     save: bool = False
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Standing:
     at: int = -1  # the step before which `random` was read
     random: list[torch.Tensor] = field(default_factory=list)
     precision: str = "highest"
+    trouble: str = ""  # of the orders before
+    over: bool = False  # it cannot go on
 
     def note(self) -> None:
         trainer = self.training.trainer
@@ -118,7 +123,14 @@ def begin(config: Config, device: str) -> Begun | Trouble:
 
 def go(orders: Orders) -> Went | Trouble:
     """Every rank calls, with the same orders."""
-    return _in_a_sentence(lambda: _went(orders))
+    here = _standing
+    assert here is not None, "the kernel knows of it"
+    if orders.ahead and here.trouble:
+        return Trouble(here.trouble) if here.over else Went((), here.training.trainer.done)
+    went = _in_a_sentence(lambda: _went(here, orders))
+    here.over = isinstance(went, Trouble)
+    here.trouble = went.sentence if isinstance(went, Trouble) else went.trouble
+    return went
 
 
 def leave() -> None:
@@ -150,9 +162,8 @@ def _silent(training: Training) -> str:
     return ""
 
 
-def _went(orders: Orders) -> Went:
-    assert _standing is not None, "the kernel knows of it"
-    here, config, checkpoints = _standing, _standing.config, _standing.checkpoints
+def _went(here: Standing, orders: Orders) -> Went:
+    config, checkpoints = here.config, here.checkpoints
     trainer = here.take_up()
     trainer.recipe = replace(config.recipe, rate=config.recipe.rate * orders.rate)
     memory, done, saved, trouble = (held(trainer.strategy.device),), [], "", ""

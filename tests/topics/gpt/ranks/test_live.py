@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +47,8 @@ def reached(run: Training, steps: int) -> None:
 
 
 def endless(config: Config) -> Config:
-    return replace(config, recipe=replace(config.recipe, steps=MANY))
+    """Which is saved when it is asked to, alone."""
+    return replace(config, recipe=replace(config.recipe, steps=MANY), save_every=MANY)
 
 
 def test_it_trains_as_one_rank_does_and_is_steered_and_stepped_through(
@@ -68,7 +71,12 @@ def test_it_trains_as_one_rank_does_and_is_steered_and_stepped_through(
     run.prompt = "to be"
     done = run.history.done
     session = run.step_through()
-    assert session.state.states[0].place is not None
+    source = session.trace.source(session.state.states[0].place.file)
+    assert source.label == "kit/gpt/trainer.py"
+    for code in ("strategy, number = self.strategy, self.done", "time = watch(strategy.device)"):
+        places = [state.place for state in session.state.states]
+        assert [source.lines[place.line - 1].strip() for place in places] == [code] * 2, "it stands in the step itself"
+        session.over()
     with pytest.raises(ValueError, match="being stepped through"):
         run.save()
     run.resume()
@@ -90,6 +98,80 @@ def test_it_trains_as_one_rank_does_and_is_steered_and_stepped_through(
     assert resumed.history.steps[-1].rate == 0.0 and resumed.history.steps[0].rate > 0
     resumed.stop()
     assert resumed.state == "stopped" and two.record(_world).results == [2, 2]
+
+
+def test_a_step_that_is_broken_off_ends_the_training_and_frees_the_ranks(config: Config, two: LiveRunner) -> None:
+    """Stopped in the middle of a step; and closed there, so that ranks may stand apart."""
+    run = start(endless(config), two)
+    run.step_through().step()
+    run.stop()
+    assert run.state == "stopped" and two.record(_world).results == [2, 2]
+    run = start(endless(config), two)
+    reached(run, 1)
+    saved = run.save()
+    session = run.step_through()
+    session.step()
+    session.close()
+    with pytest.raises(ValueError, match="being stepped through"):
+        run.save()
+    run.resume()
+    assert run.wait() == "failed"
+    assert "the step that was stepped through was broken off" in run.trouble and str(saved) in run.trouble, run.trouble
+    assert two.record(_world).results == [2, 2]
+
+
+def test_a_full_disk_pauses_it_where_it_stands(
+    config: Config, two: LiveRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps that ranks have been asked for ahead are void."""
+    monkeypatch.setattr(live, "SLICE", 1e-9)  # a step at a time
+    run = start(replace(endless(config), save_every=4), two)
+    run.pause()
+    assert run.history.done < 4
+    each(two, files_no_longer_than, 2000)
+    try:
+        run.resume()
+        assert run.wait() == "paused"
+        assert run.history.done == 4
+        assert "step_00000004 could not be written" in run.trouble and "disk full" in run.trouble, run.trouble
+        with pytest.raises(OSError, match="disk full"):
+            run.save()
+    finally:
+        each(two, files_no_longer_than, resource.RLIM_INFINITY)
+    assert run.save().name == "step_00000004"
+    run.resume()
+    reached(run, 6)
+    run.stop()
+    assert run.trouble == ""
+
+
+def each(cluster: LiveRunner, function: Callable[..., Any], *what: Any) -> None:
+    for task in [cluster.client[engine].apply_async(function, *what) for engine in cluster.engines]:
+        task.get()
+
+
+def files_no_longer_than(size: int) -> None:
+    """On a rank."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_shards_and_stages_train_live_too(config: Config, two: LiveRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one rank does; a step of each is stepped through, and no rank alone could be sampled from."""
+    monkeypatch.setattr(live, "SLICE", 1e-9)
+    config = replace(config, recipe=replace(config.recipe, steps=6, validate_every=0), checkpoints="")
+    alone = [step.loss for step in prepare(replace(config, strategy="single")).trainer]
+    for strategy in ("tp+sp", "pp"):
+        run = start(replace(config, strategy=strategy), two)
+        with pytest.raises(ValueError, match="a sample needs ranks with all layers and known tokens"):
+            run.prompt = "to"
+        run.pause()
+        if run.history.done < 6:
+            run.step_through().to_collective()
+            run.resume()
+        assert run.wait() == "finished", run.trouble
+        assert [step.loss for step in run.history.steps] == pytest.approx(alone, abs=1e-4), strategy
 
 
 def test_trainings_are_compared_on_the_ranks(config: Config, two: LiveRunner) -> None:
