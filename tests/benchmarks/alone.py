@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from kit.gpt.trainer import StepReport, Trainer
 from kit.topics.gpt.run import Config, prepare
 
-Times = list[tuple[float, float]]  # of each step its beginning and end
+
+class Moment(NamedTuple):
+    """By the clock, and by this process's own time on processors, in seconds."""
+
+    clock: float
+    worked: float
+
+    @staticmethod
+    def now() -> Moment:
+        return Moment(time.perf_counter(), time.process_time())
+
+
+Times = list[tuple[Moment, Moment]]  # of each step its beginning and end
 
 taken: Times = []
 plainly = Trainer.step
@@ -17,9 +30,9 @@ def note_steps() -> None:
     """From now on every step is noted, whoever asks for it."""
 
     def step(trainer: Trainer) -> StepReport:
-        began = time.perf_counter()
+        began = Moment.now()
         report = plainly(trainer)
-        taken.append((began, time.perf_counter()))
+        taken.append((began, Moment.now()))
         return report
 
     Trainer.step = step  # type: ignore[method-assign]

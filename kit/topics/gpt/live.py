@@ -1,8 +1,8 @@
 """A training that goes on on the ranks while the notebook stays free.
 
-A thread of the kernel asks the ranks for about a second of steps at a time, and for the next ones a little before these
-are through, so that no rank waits for it. Whatever a person wishes, to pause, another rate, a checkpoint, goes with a
-request to all ranks alike, and so takes effect between the same two steps.
+A thread of the kernel asks the ranks for about two seconds of steps at a time, and for the next ones a little before
+these are through, so that no rank waits for it. Whatever a person wishes, to pause, another rate, a checkpoint, goes
+with a request to all ranks alike, and so takes effect between the same two steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kit.run.cursor import Steppable
     from kit.run.runner import Runner
 
-SLICE = 1.0  # s of work that ranks are asked for at a time
+SLICE = 2.0  # s of work that ranks are asked for at a time: to ask costs them and the kernel some 15 ms of processor
 AHEAD = 0.2  # s before the end of a slice that the next one is asked for
 FOLLOW = 1.0  # s between looks at a file that another process writes
 LOOK = 0.2  # s between looks at ranks that may have died
@@ -110,7 +110,7 @@ class Training:
     # what a person does
 
     def pause(self) -> None:
-        """After the steps under way, within about a second. Returns when it stands; nothing where it is over."""
+        """After the steps under way, within about two seconds. Returns when it stands; nothing where it is over."""
         self._ask_for("pause")
         with self._changed:
             self._changed.wait_for(lambda: self.state != "running")
@@ -188,7 +188,7 @@ class Training:
         self._prompt = text
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Calls after news: steps, another state; about once a second. Returns what ends it.
+        """Calls after news: steps, another state; about every other second. Returns what ends it.
 
         Subscribed in a notebook's cell it is called in the kernel's own thread, between cells; elsewhere in another.
         """
@@ -274,7 +274,7 @@ class Training:
 
     @property
     def _slice(self) -> int:
-        """Steps in about a second."""
+        """Steps in about that time."""
         return max(1, int(SLICE / self._pace))
 
     def _request(self, steps: int, save: bool, ahead: bool = False) -> None:
