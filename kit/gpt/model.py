@@ -143,14 +143,15 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         with torch.device("meta"):  # made empty: the layers' own initial values would only cost draws
-            self.tokens = nn.Embedding(config.vocab_size, config.n_embd)     # (V, C)
-            self.positions = nn.Embedding(config.block_size, config.n_embd)  # (block, C)
+            self.tokens = _embedding(config.vocab_size, config.n_embd)     # (V, C)
+            self.positions = _embedding(config.block_size, config.n_embd)  # (block, C)
             self.dropout = nn.Dropout(config.dropout)
             self.blocks = nn.ModuleList(self.block() for _ in range(config.n_layer))
             self.norm = nn.LayerNorm(config.n_embd, bias=config.bias)
             self.unembed = None if config.tied else nn.Linear(config.n_embd, config.vocab_size, bias=False)
-        self.to_empty(device=device or torch.get_default_device())
-        self.initialise()
+        _materialise(self, torch.device(device or torch.get_default_device()))
+        if not self.tokens.weight.is_meta:
+            self.initialise()
 
     def forward(
         self, tokens: torch.Tensor, targets: torch.Tensor | None = None
@@ -205,6 +206,23 @@ class GPT(nn.Module):
 
 
 # fmt: on
+
+
+# On "meta" torch computes `normal_` and `empty_like`, thus `to_empty`, in Python, for which it loads its compiler:
+# 70 MB and seconds of each process that makes a model.
+
+
+def _embedding(rows: int, channels: int) -> nn.Embedding:
+    """One that draws nothing."""
+    return nn.Embedding.from_pretrained(torch.empty(rows, channels), freeze=False)
+
+
+def _materialise(model: nn.Module, device: torch.device) -> None:
+    """Gives every parameter memory of its own, on a device."""
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            empty = torch.empty(parameter.shape, dtype=parameter.dtype, device=device)
+            setattr(module, name, nn.Parameter(empty))
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -26,6 +26,7 @@ Formula = float | Mapping[str, float]  # bytes; or several of them, each with it
 Named = tuple[tuple[str, float], ...]
 MOST_RANKS = 8  # that are drawn; the words have all of them
 STEPS = 240  # of a plot that are drawn apart
+WORKSPACES = "Workspaces: what cuBLAS keeps for its products; no tensor lies there. "
 _LEFT, _GAP, _HEAD, _LINE, _PASSES = 52, 10, 20, 14, 18  # px
 _TALL, _LOW = 104, 62  # px of a plot: up to four ranks, and more
 
@@ -45,7 +46,8 @@ def memory_figure(
     columns = memory_columns(runs, lines)
     told = [f"{name}, {line}" if name else line for name, one in runs.items() for line in _words(one, lines[name])]
     methods = ", ".join(dict.fromkeys(one.method for one in runs.values()))
-    said = (*told, f"Bytes: {methods}. Across: operations in their order.")
+    kept = WORKSPACES if any("workspaces" in one.kinds for one in runs.values()) else ""
+    said = (*told, f"Bytes: {methods}. {kept}Across: operations in their order.")
     return Figure("memory", "Memory by rank", columns, "\n".join(said), memory_key(runs), said=said)
 
 

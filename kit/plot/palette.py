@@ -26,6 +26,7 @@ MEMORY = {
     "activations": "#7A5674",
     "communication buffers": COMMUNICATE,
     "other": "#9AA4AF",
+    "workspaces": "#484850",
     "allocator": "#5F6B76",
 }
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from kit.probe.torch_private import let_go_of_workspaces
 from kit.trace.facts import Memory
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -81,6 +82,14 @@ class Accelerator(ABC):
     @abstractmethod
     def allocated(self) -> int | None:
         """Bytes of the device's memory that torch has given out; None where nobody counts them."""
+
+    def blocks(self) -> dict[int, int]:
+        """Address -> bytes of what torch has given out of the device's memory; nothing where it does not tell."""
+        return {}
+
+    def workspaces(self) -> dict[int, int]:
+        """Those of its blocks that a library keeps to compute in. They are let go, and taken anew when needed."""
+        return {}
 
     @abstractmethod
     def free(self) -> int | None:
@@ -204,6 +213,22 @@ class Gpu(Accelerator):
 
     def allocated(self) -> int:
         return int(self._torch.memory_allocated(self.device))
+
+    def blocks(self) -> dict[int, int]:
+        snapshot = getattr(self._torch, "memory_snapshot", list)
+        return {
+            block["address"]: block["size"]
+            for segment in snapshot()
+            if segment["device"] == self.device.index
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        }
+
+    def workspaces(self) -> dict[int, int]:
+        before = self.blocks()
+        let_go_of_workspaces()
+        after = self.blocks()
+        return {address: size for address, size in before.items() if address not in after}
 
     def free(self) -> int | None:
         tell = getattr(self._torch, "mem_get_info", None)  # Intel's GPUs say so since torch 2.8

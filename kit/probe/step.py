@@ -43,16 +43,18 @@ class StepRun(PostingRun["SteppedWork"]):
         self._obeyed = 0  # orders to go
         self._failed: BaseException | None = None  # to be raised in the learner's thread
         self._stack: tuple[FrameType, ...] = ()
-        self._is_cut_off = False  # a partner failed, and the launching thread may wait for it for ever
+        self._is_cut_off = False  # a partner failed, and a launching thread may wait for it for ever
         self._launches: queue.SimpleQueue[SteppedWork | None] = queue.SimpleQueue()
+        self._in_hand: SteppedWork | None = None  # the launching thread does the real one of it
+        self._taking = threading.Lock()  # held by whoever changes that
+        self._launchers: list[threading.Thread] = []
         self._blocked = BlockedDetector(self.worker, self.native)
         self._lines = Lines(self.code, self.blackbox, lambda: self._motion, self._pause, self._returned)
 
     # -- in the learner's thread ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._launching = threading.Thread(target=self._launch_in_order, name="launches", daemon=True)
-        self._launching.start()
+        self._begin_to_launch()
         self.released = time.monotonic_ns()
         torch.autograd.set_multithreading_enabled(False)  # backward and its hooks stay here, where lines are seen
         self._lines.start()
@@ -69,7 +71,8 @@ class StepRun(PostingRun["SteppedWork"]):
     def put_away(self) -> None:
         """Before the next run: what was never waited for may have been launched after this one's end."""
         self._launches.put(None)
-        self._launching.join()
+        for launching in self._launchers:
+            launching.join()
 
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         asking = caller(2)
@@ -151,6 +154,10 @@ class StepRun(PostingRun["SteppedWork"]):
         if work is not None:  # else it has been waited for
             self._is_cut_off = True
             work.cut_off(order.sentence)
+            with self._taking:
+                stuck, self._in_hand = self._in_hand is work, None if self._in_hand is work else self._in_hand
+            if stuck:
+                self._begin_to_launch()
 
     def abort(self, reason: str) -> None:
         super().abort(reason)
@@ -174,11 +181,24 @@ class StepRun(PostingRun["SteppedWork"]):
 
     # -- in the launching thread ---------------------------------------------------------------------------------
 
+    def _begin_to_launch(self) -> None:
+        """Again where a thread is stuck: what comes next is of ranks that all live, and must not wait for the dead."""
+        self._launchers.append(threading.Thread(target=self._launch_in_order, name="launches", daemon=True))
+        self._launchers[-1].start()
+
     @torch.no_grad()  # torch's own operators call their group beneath autograd; gloo copies into outputs that need it
     def _launch_in_order(self) -> None:
         self.accelerator.take()
         while (work := self._launches.get()) is not None:
+            if work.done.is_set():
+                continue  # it was cut off while it stood behind another
+            with self._taking:
+                self._in_hand = work
             work.run()
+            with self._taking:
+                if self._in_hand is not work:
+                    return  # it was cut off, and another thread goes on
+                self._in_hand = None
 
 
 class SteppedWork(PostedWork):

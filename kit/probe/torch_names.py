@@ -98,7 +98,13 @@ NAMES = (
         "no rank starts",
     ),
     Name("torch.autograd._unsafe_preserve_version_counter", "a received value can be written late", "no rank starts"),
-    # devices: kit.cli.gpu
+    # devices: kit.probe.torch_private, kit.cli.gpu
+    Name(
+        "torch._C._cuda_clearCublasWorkspaces",
+        "the memory of cuBLAS's workspaces is named",
+        "it counts as the allocator's",
+        part_of="torch._C._CudaDeviceProperties",
+    ),
     Name("torch.cuda._is_in_bad_fork", "doctor --gpu sees a rank that cannot use its GPU", "that step of it fails"),
     # tensors
     Name("torch.UntypedStorage._cdata", "which tensors share memory", "nothing is recorded"),

@@ -33,6 +33,12 @@ unseen_by_autograd: Callable[[torch.Tensor], AbstractContextManager[Any]] = (
 at_end_of_backward: Callable[[Callable[[], None]], None] = torch.autograd.Variable._execution_engine.queue_callback
 
 
+def let_go_of_workspaces() -> None:
+    """cuBLAS's of all threads and streams; the next product takes them anew."""
+    if hasattr(torch._C, "_cuda_clearCublasWorkspaces"):  # in builds for CUDA and ROCm
+        torch._C._cuda_clearCublasWorkspaces()
+
+
 def storage_number(tensor: torch.Tensor) -> int:
     """A number that is equal for tensors that share memory; 0 where there is none of its own to share."""
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else 0

@@ -351,6 +351,7 @@ class MemorySample:
     activations: int = 0  # what the forward pass made, and all else that the backward pass reads
     buffers: int = 0  # of communication: buckets, gathered layers, what else is handed to collectives
     other: int = 0
+    workspaces: int = 0  # on a GPU: what cuBLAS keeps to compute in
     allocator: int = 0  # on a GPU: what its allocator had given out beyond all these
 
 

@@ -15,10 +15,12 @@ KINDS = {  # as a person reads it -> the field of `MemorySample`; from the botto
     "activations": "activations",
     "communication buffers": "buffers",
     "other": "other",
+    "workspaces": "workspaces",
     "allocator": "allocator",
 }
 MODEL = ("parameters", "gradients", "optimizer state")  # what formulas of data parallelism and ZeRO speak of
-DECLARED = tuple(kind for kind in KINDS if kind != "allocator")  # what code may say of its own tensors
+LIBRARIES = ("workspaces", "allocator")  # what no tensor holds
+DECLARED = tuple(kind for kind in KINDS if kind not in LIBRARIES)  # what code may say of its own tensors
 MOST = 2000  # moments of one rank that are kept
 
 

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 
+from kit.gpt.model import GPT, GPTConfig
 from kit.run.live import LiveRunner
 from tests.ranks.living import alive, until
 
@@ -61,6 +62,18 @@ def test_cleaning_loads_nothing_of_torch_that_costs_seconds(three: LiveRunner) -
     for _ in range(2):
         loaded = three.record(lambda: [name for name in ("torch._dynamo", "sympy") if name in sys.modules])
         assert loaded.results == [[]] * 3
+
+
+def test_a_gpt_is_made_and_goes_back_without_torchs_compiler(three: LiveRunner) -> None:
+    """It would be 70 MB of each rank, and seconds."""
+
+    def learns() -> list[str]:
+        tokens = torch.zeros(1, 8, dtype=torch.int64)
+        GPT(GPTConfig.named("tiny"))(tokens, tokens)[1].backward()
+        GPT(GPTConfig.named("tiny"), device="meta").count()
+        return [name for name in ("torch._dynamo", "sympy") if name in sys.modules]
+
+    assert three.reset().record(learns).results == [[]] * 3
 
 
 def test_engines_change_no_environment_beside_the_threads_of_a_rank(three: LiveRunner) -> None:

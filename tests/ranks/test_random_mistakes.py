@@ -43,6 +43,15 @@ def test_nothing_false_is_said_of_random_programs(three: LiveRunner, batch: int,
     assert not wrong, "\n".join([f"--seed {seed}", *wrong])
 
 
+def test_a_rank_that_dies_within_an_operation_keeps_the_others_from_no_later_one(three: LiveRunner) -> None:
+    """Two ranks may stay in gloo's reduce_scatter for ever; their broadcast needs them alone."""
+    program = draw("6da49b7c 266")
+    function = program.function("<program>")
+    assert program.mistake == "killed" and "reduce_scatter" in program.text
+    said = stepped(three, function)
+    assert not [*false_claims(program, said), *unsaid(program, said)]
+
+
 def stepped(cluster: LiveRunner, function: object) -> str:
     state = cluster.step(function).finish()  # type: ignore[arg-type]
     assert not any(rank.phase == "running" for rank in state)

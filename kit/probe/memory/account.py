@@ -5,6 +5,7 @@ or writes to it; from then on it is held weakly, and counts once however many te
 at each sample (storages are resized). Samples are taken after each operation that makes a storage, so no peak between
 two operations is missed; what an operation takes and gives back inside itself does not show. Memory that torch does not
 know of, such as the library's own buffers for messages, does not show either, but for what a GPU's allocator tells.
+Of that, what cuBLAS keeps to compute in is known by its going when cuBLAS is told to let it go, at the end.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from kit.trace.facts import Account, MemorySample
 from kit.trace.memory import DECLARED, KINDS, thinned
 
 NOTHING = Role(0)
+SMALLEST = 1 << 16  # bytes, half of cuBLAS's smallest workspace (":16:8"): a change that may be one
 _GPT = str(Path(__file__).parents[2] / "gpt") + os.sep  # its training loop holds the optimizer
 
 
@@ -86,6 +88,9 @@ class Accounting(TorchDispatchMode):
         self._over: list[Life] = []
         self._samples: list[tuple[int, str]] = []
         self._allocated: list[int] = []
+        self._beyond = 0  # bytes that the allocator had given out beyond known storages, at the last look at its blocks
+        self._looks: list[tuple[int, dict[int, int]]] = []  # number of the sample, its blocks beyond known storages
+        self._workspaces: dict[int, int] = {}
         self._leaves: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
         self._noticed = 0
         self._backward = -1
@@ -211,11 +216,12 @@ class Accounting(TorchDispatchMode):
                 life = self._see(tensor)
                 if life is not None:
                     life.declared = kind
-            number = len(self._samples)
+            number, known = len(self._samples), 0
             self._samples.append((time.monotonic_ns(), label))
             for key, life in list(self._live.items()):
                 storage = live_storage(key)
                 size = 0 if storage is None else storage.nbytes()
+                known += size
                 if size != life.moments[-1][1]:
                     life.moments.append((number, size))
                 if storage is None:
@@ -223,8 +229,22 @@ class Accounting(TorchDispatchMode):
             allocated = self._accelerator.allocated()
             if allocated is not None:
                 self._allocated.append(allocated)
+                self._look(number, allocated - known)
         finally:
             self._busy = False
+
+    def _look(self, number: int, beyond: int) -> None:
+        """At the allocator's blocks, where as much changed beyond known storages as a workspace can be."""
+        if abs(beyond - self._beyond) >= SMALLEST:
+            self._beyond = beyond
+            known = {storage.data_ptr() for key in self._live if (storage := live_storage(key)) is not None}
+            blocks = self._accelerator.blocks()
+            self._looks.append((number, {at: size for at, size in blocks.items() if at not in known}))
+
+    def end(self) -> None:
+        """The last sample. Workspaces are found here, and with them when they came."""
+        self.sample("ends")
+        self._workspaces = self._accelerator.workspaces()
 
     def _frames(self) -> list[FrameType]:
         here = threading.get_ident() == self._worker
@@ -245,7 +265,12 @@ class Accounting(TorchDispatchMode):
                 before = size
         held = changes.cumsum(axis=1)
         if self._allocated:
-            held[kinds.index("allocator")] = np.maximum(0, np.array(self._allocated) - held.sum(axis=0))
+            beyond = np.maximum(0, np.array(self._allocated) - held.sum(axis=0))
+            workspaces = np.zeros_like(beyond)
+            for number, blocks in self._looks:
+                workspaces[number:] = sum(size for at, size in blocks.items() if self._workspaces.get(at) == size)
+            held[kinds.index("workspaces")] = np.minimum(beyond, workspaces)
+            held[kinds.index("allocator")] = beyond - held[kinds.index("workspaces")]
         fields = list(KINDS.values())
         return Account(
             f"{self._accelerator.device.type} allocator" if self._allocated else "live storages",
@@ -290,7 +315,7 @@ class AccountedRun(RecordRun):
 
     def end(self) -> None:
         self._open.close()
-        self._accounting.sample("ends")
+        self._accounting.end()
         super().end()
 
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:

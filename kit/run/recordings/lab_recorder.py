@@ -199,7 +199,7 @@ class LabRecorder(Runner):
         return self
 
     def stop(self) -> None:
-        self._inner.stop()
+        """Later, with this process: what they are is asked once all cells have run."""
 
     @property
     def size(self) -> int:

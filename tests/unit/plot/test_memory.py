@@ -148,3 +148,12 @@ def test_what_cannot_be_drawn() -> None:
 )
 def test_bytes_as_a_person_reads_them(size: float, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_workspaces_are_said_where_there_are_some() -> None:
+    kept = tuple(replace(one, workspaces=8 * MB, allocator=MB) for one in ACCOUNT)
+    figure = memory_figure(Holdings((kept,), (PASSES,), "cuda allocator"))
+    assert "workspaces 8 MB, allocator 1 MB" in figure.words
+    sentence = "Workspaces: what cuBLAS keeps for its products; no tensor lies there."
+    assert sentence in figure.words
+    assert sentence not in memory_figure(held()).words

@@ -288,3 +288,36 @@ def test_on_a_gpu_its_allocator_has_the_last_word(monkeypatch: pytest.MonkeyPatc
     assert [(held.label, held.allocator, held.other) for held in account.samples] == [
         ("begins", 512, 0), ("step begins", 4096, 0), ("ends", 9000, 0),
     ]  # fmt: skip
+
+
+def test_of_what_a_gpus_allocator_gave_out_the_workspaces_of_cublas_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One comes with the first product, one with the backward pass; something else of their size is none."""
+    MB = 1 << 20
+    given = {0x10: 3 * MB}  # address -> bytes; the first: whoever's
+
+    def snapshot() -> list[dict[str, Any]]:
+        gone = {"address": 0x99, "size": 8 * MB, "state": "inactive"}
+        blocks = [{"address": at, "size": size, "state": "active_allocated"} for at, size in given.items()]
+        return [{"device": 0, "blocks": [*blocks, gone]}, {"device": 1, "blocks": [{**blocks[0], "address": 0x98}]}]
+
+    def clear() -> None:
+        for at in (0x20, 0x30):
+            del given[at]
+
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: sum(given.values()))
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", snapshot)
+    monkeypatch.setattr(accelerator, "let_go_of_workspaces", clear)
+    accounting = Accounting(accelerator.of(torch.device("cuda:0")), {}, lambda frame: [])
+    accounting.sample("begins")
+    given[0x20] = 8 * MB
+    accounting.sample("mm")
+    given[0x40] = 8 * MB
+    accounting.sample("all_reduce issued")
+    given[0x30] = 8 * MB
+    accounting.sample("backward ends")
+    del given[0x40]
+    accounting.end()
+    assert given == {0x10: 3 * MB}
+    assert [(one.label, one.workspaces // MB, one.allocator // MB) for one in accounting.facts().samples] == [
+        ("begins", 0, 3), ("mm", 8, 3), ("all_reduce issued", 8, 11), ("backward ends", 16, 11), ("ends", 16, 3),
+    ]  # fmt: skip

@@ -153,8 +153,8 @@ def rewrite(path: Path, text: str, values: bytes) -> Path:
 
 def test_another_version_says_to_upgrade(tmp_path: Path) -> None:
     data, values = content(example.deadlock().save(tmp_path / "x"))
-    data["version"] = 4
-    with pytest.raises(ValueError, match=r"version 4; this Lockstep reads versions 1 to 3\. Upgrade lockstep-labs"):
+    data["version"] = 5
+    with pytest.raises(ValueError, match=r"version 5; this Lockstep reads versions 1 to 4\. Upgrade lockstep-labs"):
         Trace.load(rewrite(tmp_path / "x", json.dumps(data), values))
 
 
