@@ -1,0 +1,1 @@
+"""A class and what it handed in: answers taken out of notebooks, run behind walls, judged, and drawn as pages."""
