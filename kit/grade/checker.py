@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice, product
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kit.grade import marks, reading, values
 from kit.grade.answers import exercise_of, solution_is_here, solution_of
@@ -284,12 +284,21 @@ def attempt(function: Callable[..., Any], case: Case, runner: Runner, members: t
     )
 
 
+class Watching(NamedTuple):
+    """What a watched function was made of."""
+
+    function: Callable[..., Any]
+    drive: Callable[..., Any] | None
+    members: tuple[int, ...]
+
+
 def watched(
     function: Callable[..., Any], drive: Callable[..., Any] | None = None, members: tuple[int, ...] = ()
 ) -> Callable[..., Any]:
     """The function, or what drives it, returning its arguments as well: a change in place shows on the rank only.
 
     members: it is called with a group of these ranks; the others return None. None of them: without a group.
+    What comes back carries all three as `watching`, for a runner that builds the function anew elsewhere.
     """
     unattempted = _UNATTEMPTED
 
@@ -310,6 +319,7 @@ def watched(
         except NotAttempted:
             return unattempted
 
+    watch.watching = Watching(function, drive, members)  # type: ignore[attr-defined]
     return watch
 
 
