@@ -21,7 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("lockstep", deadline=None)  # a busy machine is slow, not wrong
 hypothesis.settings.load_profile("lockstep")
-SECONDS = {"unit": 60, "ranks": 300, "labs": 600, "mutants": 300, "browser": 300}  # by folder: longer is a hang
+# by folder: longer is a hang
+SECONDS = {"unit": 60, "ranks": 300, "labs": 600, "mutants": 300, "classroom": 300, "browser": 300}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def quick(items: list[pytest.Item]) -> list[pytest.Item]:
     """Every unit test, and of each file of tests with ranks the first."""
-    first = {item.path: item for item in reversed(items) if _kind(item.path) in ("ranks", "mutants")}
+    first = {item.path: item for item in reversed(items) if _kind(item.path) in ("ranks", "mutants", "classroom")}
     return [item for item in items if _kind(item.path) == "unit" or first.get(item.path) is item]
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-SECONDS = {"unit": 0.03, "ranks": 0.8, "labs": 15.0, "mutants": 2.0, "browser": 8.0}  # of a test never run here
+# of a test never run here
+SECONDS = {"unit": 0.03, "ranks": 0.8, "labs": 15.0, "mutants": 2.0, "classroom": 0.5, "browser": 8.0}
 OVERHEAD = 5.0  # s that each worker needs to import torch and to collect
 KEPT = "lockstep/seconds"
 
