@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kit.gpt.data import random_batches as random_batches
     from kit.gpt.feed import Feed as Feed
     from kit.gpt.gpt2 import load_gpt2 as load_gpt2
-    from kit.gpt.hashes import first_difference as first_difference
-    from kit.gpt.hashes import hashes as hashes
+    from kit.gpt.hashing import first_difference as first_difference
+    from kit.gpt.hashing import hashes as hashes
     from kit.gpt.loop import training as training
     from kit.gpt.model import GPT as GPT
     from kit.gpt.model import GPTConfig as GPTConfig

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kit.gpt.hashes import hashes
+from kit.gpt.hashing import hashes
 from kit.gpt.trainer import StepReport, Trainer
 
 SUMS = 8  # their mean square is that of the difference within a factor of 3, 99 times of 100 (chi-square of 8)

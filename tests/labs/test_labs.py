@@ -28,7 +28,7 @@ def run(path: Path, world: int, folder: Path, monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setenv("LOCKSTEP_VERDICTS", str(folder / "verdicts.jsonl"))
     monkeypatch.setenv("LOCKSTEP_SOLUTIONS", "1" if solutions else "0")
     done = folder / "done.ipynb"
-    execute(path, done, folder, 300.0, {"ranks": world})
+    execute(path, done, folder, 300.0, {"ranks": world, **getattr(promises_of(path), "QUICK", {})})
     return json.loads(done.read_text(encoding="utf-8"))
 
 

@@ -60,6 +60,19 @@ def test_no_module_imports_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
+def test_no_name_that_a_package_gives_lazily_is_that_of_a_module_in_it() -> None:
+    """Whoever imports the module puts it in the place of what the package gives by that name when it is asked."""
+    for file in (ROOT / "kit").rglob("__init__.py"):
+        package, text = ".".join(file.parent.relative_to(ROOT).parts), file.read_text("utf-8")
+        if "lazy.names(__name__" not in text:
+            continue
+        imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+        of_modules = [node for node in imports if (node.module or "").startswith(f"{package}.")]
+        given = {alias.asname or alias.name for node in of_modules for alias in node.names}
+        modules = {path.stem for path in file.parent.iterdir()}
+        assert not given & modules, f"{package} gives {given & modules}, and has modules of that name"
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kit.topics.gpt.log import LEGEND as LEGEND
     from kit.topics.gpt.log import Log as Log
     from kit.topics.gpt.mesh import mesh_panel as mesh_panel
+    from kit.topics.gpt.museum import visit as visit
     from kit.topics.gpt.pictures import curves as curves
     from kit.topics.gpt.reference import Adam as Adam
     from kit.topics.gpt.reference import Extras as Extras
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kit.topics.gpt.run import Config as Config
     from kit.topics.gpt.run import prepare as prepare
     from kit.topics.gpt.run import train as train
+    from kit.topics.gpt.trials import trial as trial
 
 if not TYPE_CHECKING:
     __getattr__ = lazy.names(__name__)

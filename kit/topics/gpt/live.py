@@ -143,10 +143,12 @@ class Training:
                 raise OSError(self.trouble or f"the training is over ({self.state})")
             return Path(self._saved)
 
-    def wait(self, timeout: float | None = None) -> State:
-        """Until it is over, or stands; after `timeout` seconds as it is."""
+    def wait(self, timeout: float | None = None, step: int | None = None) -> State:
+        """Until it is over, or stands, or has done so many steps; after `timeout` seconds as it is."""
         with self._changed:
-            self._changed.wait_for(lambda: self.state != "running", timeout)
+            self._changed.wait_for(
+                lambda: self.state != "running" or (step is not None and self.history.done >= step), timeout
+            )
             return self.state
 
     def step_through(self) -> Steppable:

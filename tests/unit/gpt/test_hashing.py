@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kit.gpt.hashes import first_difference, hashes
+from kit.gpt.hashing import first_difference, hashes
 
 X = torch.arange(6.0)
 
