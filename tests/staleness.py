@@ -8,7 +8,7 @@ from pathlib import Path
 from kit import resources
 from kit.resources import assets
 from kit.run.recordings.cell import calls, digest
-from kit.run.recordings.index import FILE, SWEEP, Entry, RecordingIndex, load, remedy
+from kit.run.recordings.index import FILE, KEPT, SWEEP, Entry, RecordingIndex, load, remedy
 from kit.trace.trace import Trace
 
 
@@ -52,6 +52,9 @@ def _of_entry(index: RecordingIndex, entry: Entry, cells: dict[str, tuple[str, l
     try:
         if entry.mode == SWEEP:
             index.sweep(entry)
+            return []
+        if entry.mode == KEPT:
+            json.loads(index.kept(entry))
             return []
         traces = index.traces(entry)
     except FileNotFoundError as missing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -55,6 +57,15 @@ class Lifecycle:
     def pids(self) -> tuple[int, ...]:
         """Process ids by rank."""
         return tuple(pid for _, pid in sorted(self._state.pids.items()))
+
+    def kill(self, rank: int) -> None:
+        """As a machine does that runs out of memory: the process is gone at once (SIGKILL), whatever it was doing.
+
+        Raises ValueError for a rank that is not there.
+        """
+        if rank not in self._state.pids:
+            raise ValueError(f"there is no rank {rank!r} to be killed: ranks are 0 to {self.size - 1}")
+        os.kill(self._state.pids[rank], signal.SIGKILL)
 
     @property
     def lost(self) -> dict[int, str]:

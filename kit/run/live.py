@@ -10,6 +10,8 @@ from kit.clusters.cluster import Cluster
 from kit.run.runner import Runner
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from kit.cost.sweep import Sweep
     from kit.run.call import Call
     from kit.run.results import Recording
@@ -24,6 +26,10 @@ class LiveRunner(Cluster, Runner):
 
     As a context manager it stops what it started: `with kit.cluster(2) as c: ...`.
     """
+
+    @property
+    def live(self) -> Self:
+        return self
 
     @cached_property
     def scheduler(self) -> RunScheduler:

@@ -155,6 +155,17 @@ class Runner(ABC):
     @abstractmethod
     def links(self, slow: SlowLinks | None) -> None: ...
 
+    @property
+    def live(self) -> Runner | None:
+        """The ranks of a cluster that do the work; None where none do."""
+        return None
+
+    def keep(self, name: str, text: Callable[[], str]) -> None:  # noqa: B027  # most runners have no use for it
+        """For readers without ranks, where a lab is being recorded: what is shown of something that goes on by itself.
+
+        text: is asked for when the lab is over.
+        """
+
     # in a person's words
 
     def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Steppable:

@@ -18,16 +18,16 @@ from kit.trace.trace import Trace
 SCHEMA = "lockstep-recordings"
 VERSION = 1
 FILE = "recordings.json"
-STEP, RECORD, SWEEP = "step", "record", "sweep"
+STEP, RECORD, SWEEP, KEPT = "step", "record", "sweep", "kept"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One call of `kit.step`, `kit.record` or `kit.bandwidth` in a lab."""
+    """One call of `kit.step`, `kit.record` or `kit.bandwidth` in a lab, or what a topic wanted kept (`Runner.keep`)."""
 
     cell: str  # the id of the cell that made it
-    mode: str  # STEP, RECORD or SWEEP
-    files: tuple[str, ...]  # the trace, of a session one for each time it stood before the first line; or the sweep
+    mode: str  # STEP, RECORD, SWEEP or KEPT
+    files: tuple[str, ...]  # the trace, of a session one for each time it stood before the first line; or the other
     function: str = ""
     source: str = ""  # the function's text
     arguments: str = ""  # see `values.arguments`
@@ -56,6 +56,9 @@ class RecordingIndex:
 
     def sweep(self, entry: Entry) -> Sweep:
         return Sweep.load(self.folder / entry.files[0])
+
+    def kept(self, entry: Entry) -> str:
+        return (self.folder / entry.files[0]).read_text(encoding="utf-8")
 
     def calls(self, mode: str, function: str, arguments: str, cell: str) -> list[Entry]:
         """The recordings a call may mean, in their order: those of its cell first of all, then those of the function

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Self
 
 from kit.resources import root
@@ -20,10 +21,12 @@ from kit.run import current
 from kit.run.errors import NoRanks, NotFinished, RankError
 from kit.run.recordings import values
 from kit.run.recordings.cell import calls, digest, running, source_of
-from kit.run.recordings.index import RECORD, STEP, SWEEP, Entry, RecordingIndex
+from kit.run.recordings.index import KEPT, RECORD, STEP, SWEEP, Entry, RecordingIndex
 from kit.run.runner import Report, Runner, RunOptions, SweepPlan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kit.cost.sweep import Sweep
     from kit.run.call import Call
     from kit.run.cursor import Steppable
@@ -136,13 +139,26 @@ class _KeptSweep:
         return Entry(self.cell, SWEEP, (self.sweep.save(_free(folder, self.cell, ".sweep.json")).name,))
 
 
+@dataclass
+class _KeptText:
+    cell: str
+    name: str
+    text: Callable[[], str]
+
+    def entry(self, folder: Path, cells: dict[str, str]) -> Entry:
+        path = _free(folder, self.cell, f".{self.name}.json")
+        here = f"{gettempdir()}/"  # of this machine
+        path.write_text(self.text().replace(here, ""), encoding="utf-8")
+        return Entry(self.cell, KEPT, (path.name,), self.name)
+
+
 class LabRecorder(Runner):
     """Runs everything on another runner, and keeps what came of it for readers who have no ranks."""
 
     def __init__(self, notebook: Path) -> None:
         self.notebook = notebook
         self.inner: Runner | None = None
-        self.kept: list[_Kept | _KeptSweep] = []
+        self.kept: list[_Kept | _KeptSweep | _KeptText] = []
         self._walk: _Walk | None = None  # of the session that has the ranks
         page = json.loads(notebook.read_text(encoding="utf-8"))
         code = [cell for cell in page["cells"] if cell["cell_type"] == "code"]
@@ -190,6 +206,14 @@ class LabRecorder(Runner):
         sweep = self._inner.sweep(plan)
         self.kept.append(_KeptSweep(self._cell(), sweep))
         return sweep
+
+    @property
+    def live(self) -> Runner | None:
+        return self._inner.live
+
+    def keep(self, name: str, text: Callable[[], str]) -> None:
+        self._make_way()
+        self.kept.append(_KeptText(self._cell(), name, text))
 
     def report(self) -> Report:
         return self._inner.report()

@@ -15,7 +15,7 @@ from kit.run.errors import NoRanks, NotFinished, RankError
 from kit.run.record import print_output
 from kit.run.recordings import index, values
 from kit.run.recordings.cell import announce, running, source_of
-from kit.run.recordings.index import RECORD, STEP, SWEEP, Entry, RecordingIndex
+from kit.run.recordings.index import KEPT, RECORD, STEP, SWEEP, Entry, RecordingIndex
 from kit.run.results import Recording
 from kit.run.runner import Runner, RunOptions, SweepPlan
 from kit.tables import html_facts, text_facts
@@ -161,6 +161,15 @@ class ReplayRunner(Runner):
         announce(about)
         return replace(sweep, about=about)
 
+    def kept(self, name: str) -> str:
+        """What `keep` was given in this cell when the lab was recorded."""
+        announce(self.sentence)
+        return self.recordings.kept(self._find(KEPT, name))
+
+    def kill(self, rank: int) -> None:
+        """Nobody is there to be killed; what came of it is recorded."""
+        announce(self.sentence)
+
     @property
     def links(self) -> SlowLinks | None:
         """As the lab asked for when it was recorded: nothing is slowed here."""
@@ -238,9 +247,10 @@ class ReplayRunner(Runner):
             return f"{sentence} It shows the call with the lab's arguments: {entry.arguments}."
         return sentence
 
-    def _find(self, mode: str, call: Call | None = None, first: int | None = None) -> Entry:
-        name = call.name if call else ""
-        given = values.arguments(*call[1:], first) if call else ""
+    def _find(self, mode: str, call: Call | str = "", first: int | None = None) -> Entry:
+        """call: what was run; or by its name what was kept."""
+        name = call if isinstance(call, str) else call.name
+        given = "" if isinstance(call, str) else values.arguments(*call[1:], first)
         cell, execution = running()
         found = self.recordings.calls(mode, name, given, cell)
         if not found:

@@ -1,4 +1,4 @@
-"""What a function returned, as JSON and back: numbers, text, collections of them, small tensors.
+"""What a function returned, as JSON and back: numbers, text, collections of them, small tensors, our own dataclasses.
 
 Nothing is unpickled when a recording is read. What has no place here is kept as the words that a person reads.
 """
@@ -6,7 +6,8 @@ Nothing is unpickled when a recording is read. What has no place here is kept as
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ from kit.probe.shipping import PerRank
 from kit.run.results import format_value
 
 MOST = 256  # elements of a tensor that are kept
+OURS = "kit."  # modules whose dataclasses are made again
 _LONGEST = 80  # characters of an argument in words
 
 
@@ -40,6 +42,9 @@ def encode(value: Any) -> Any:
     if _is_tensor(value) and value.numel() <= MOST:
         shape, dtype = list(value.shape), str(value.dtype).removeprefix("torch.")
         return {"tensor": value.detach().cpu().flatten().tolist(), "shape": shape, "dtype": dtype}
+    if is_dataclass(value) and type(value).__module__.startswith(OURS):
+        parts = {part.name: encode(getattr(value, part.name)) for part in fields(value)}
+        return {"of": f"{type(value).__module__}:{type(value).__qualname__}", "fields": parts}
     return {"words": format_value(value)}
 
 
@@ -53,6 +58,7 @@ def decode(found: Any) -> Any:
         "tuple": lambda: tuple(decode(item) for item in found["tuple"]),
         "dict": lambda: {decode(key): decode(item) for key, item in found["dict"]},
         "tensor": lambda: _tensor(found["tensor"], tuple(found["shape"]), found["dtype"]),
+        "of": lambda: _ours(found["of"], {name: decode(part) for name, part in found["fields"].items()}),
         "words": lambda: NotKept(found["words"]),
     }
     kind = next(iter(found), "")
@@ -90,3 +96,17 @@ def _tensor(numbers: list[Any], shape: tuple[int, ...], dtype: str) -> Any:
     import torch
 
     return torch.tensor(numbers, dtype=getattr(torch, dtype)).reshape(shape)
+
+
+def _ours(name: str, parts: dict[str, Any]) -> Any:
+    """A dataclass of a module of ours. Nothing else is called, whatever a file says."""
+    module, _, kind = name.partition(":")
+    if not module.startswith(OURS):
+        raise ValueError(f"a result is of {module}, which is none of Lockstep's modules")
+    try:
+        made = getattr(import_module(module), kind, None)
+        if isinstance(made, type) and is_dataclass(made):
+            return made(**parts)
+    except (ImportError, TypeError) as problem:
+        raise ValueError(f"a result is of {name}, which cannot be made here: {problem}") from problem
+    raise ValueError(f"a result is of {name}, which is no dataclass")

@@ -43,7 +43,8 @@ def mean_gradient(case: Case, rank: int) -> Any:
 def batch_gradient(case: Case, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     """2 xT (x w - y) / B."""
     x, y = batch  # (B, C), (B,)
-    residual = x @ case.facts["weight"] - y  # (B,)
+    weight: torch.Tensor = case.facts["weight"]
+    residual = x @ weight - y  # (B,)
     return 2 * x.T @ residual / len(y)
 
 

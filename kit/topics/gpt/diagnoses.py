@@ -161,8 +161,8 @@ def wrong_shard(run: Run, rank: int, got: Any, right: Any) -> str | None:
         first = int((got != right).nonzero()[0])
         return (
             f"rank {rank} has another number at place {first} of its shard, element"
-            f" {rank * len(right) + first} of {len(whole)}: an old shard has ceil(P / old) = {shards.shape[1]} elements,"
-            f" a new one {len(right)}"
+            f" {rank * len(right) + first} of {len(whole)}: an old shard has ceil(P / old) = {shards.shape[1]}"
+            f" elements, a new one {len(right)}"
         )
     return None
 

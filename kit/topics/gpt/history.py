@@ -122,6 +122,12 @@ class History:
         """Of the steps that are left, at the pace of late; None before the first step."""
         return (self.about.recipe.steps - self.done) * self.seconds_per_step if self.steps else None
 
+    def words(self, state: str, trouble: str = "") -> str:
+        """How a training stands: 'Training(ddp=4, step 200 of 5,000, loss 2.134, paused)'."""
+        loss = f", loss {self.latest.loss:.3f}" if self.latest is not None else ""
+        steps = f"step {self.done:,} of {self.about.recipe.steps:,}"
+        return f"Training({self.about.strategy}, {steps}{loss}, {state}){f': {trouble}' if trouble else ''}"
+
     def _per_second(self, amount: float) -> float:
         spent = sum(step.seconds for step in self.steps[-LATELY:])
         return amount / spent if spent else 0.0

@@ -21,8 +21,10 @@ from kit.gpt.checkpoint import Checkpoints
 from kit.gpt.trainer import StepReport, Trainer
 from kit.run import current
 from kit.run.live import LiveRunner
-from kit.topics.gpt import standing
+from kit.run.recordings.replay_runner import ReplayRunner
+from kit.topics.gpt import recorded, standing
 from kit.topics.gpt.history import History, Reader
+from kit.topics.gpt.recorded import Recorded
 from kit.topics.gpt.run import Config, taken
 from kit.topics.gpt.standing import Begun, Here, Orders, Trouble, Went
 
@@ -46,16 +48,21 @@ HELD = (
 )
 
 
-def start(config: Config, cluster: Runner | None = None) -> Training:
+def start(config: Config, cluster: Runner | None = None) -> Training | Recorded:
     """Begins a training on all ranks of a cluster, None: of this kernel's, and returns while it goes on.
 
-    Raises ValueError for what cannot be trained, and where there are no ranks; RanksHeld where another training has
-    them.
+    Where a lab's recordings stand in for ranks, it is the one that was recorded. Raises ValueError for what cannot be
+    trained, and where there are no ranks; RanksHeld where another training has them.
     """
     runner = current.runner() if cluster is None else cluster
-    if not isinstance(runner, LiveRunner):
-        raise ValueError(f"a training needs ranks: {runner.no_ranks_because or 'kit.cluster(2) starts some'}")
-    return Training(config, runner)
+    if isinstance(runner, ReplayRunner):
+        return Recorded(runner)
+    ranks = runner.live
+    if not isinstance(ranks, LiveRunner):
+        raise ValueError(f"a training needs ranks of a cluster, and these are {runner}: kit.cluster(2) starts some")
+    training = Training(config, runner, ranks)
+    runner.keep(recorded.NAME, training.told)
+    return training
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,8 @@ class Asked:
 class Training:
     """What goes on on the ranks. `history` grows; `state` says how it stands, and `trouble` why it cannot go on."""
 
-    def __init__(self, config: Config, cluster: LiveRunner) -> None:
-        self._config, self._cluster = config, cluster
+    def __init__(self, config: Config, runner: Runner, cluster: LiveRunner) -> None:
+        self._config, self._runner, self._cluster = config, runner, cluster
         self._changed = threading.Condition()
         self._listeners: list[Callable[[], object]] = []
         self._rate, self._prompt, self._saving = 1.0, "", False
@@ -161,7 +168,7 @@ class Training:
             raise ValueError(f"the training is over ({self.state}): there is no next step. {self.trouble}".strip())
         if self._session is None:
             with self._cluster.scheduler.lending():
-                self._session = self._cluster.step(Trainer.step, Here())
+                self._session = self._runner.step(Trainer.step, Here())
         return self._session
 
     @property
@@ -196,8 +203,12 @@ class Training:
         """
         return _subscribed(self._listeners, callback)
 
+    def told(self) -> str:
+        """What a recording keeps of it."""
+        return recorded.text_of(self.history, self.state, self.trouble, self._saved)
+
     def __repr__(self) -> str:
-        return _words(self)
+        return self.history.words(self.state, self.trouble)
 
     # what goes on
 
@@ -429,7 +440,7 @@ class Joined:
                     listener()
 
     def __repr__(self) -> str:
-        return _words(self)
+        return self.history.words(self.state, self.trouble)
 
 
 def join(path: str | Path) -> Joined:
@@ -442,15 +453,6 @@ def _answer(task: Any) -> Any:
         return task.get()
     except Exception as error:  # of ipyparallel, for what cannot be sent, or for an engine that is gone
         return Trouble(f"a rank could not be asked: {error}")
-
-
-def _words(training: Training | Joined) -> str:
-    history = training.history
-    latest, about = history.latest, history.about
-    loss = f", loss {latest.loss:.3f}" if latest is not None else ""
-    steps = f"step {history.done:,} of {about.recipe.steps:,}"
-    trouble = f": {training.trouble}" if training.trouble else ""
-    return f"Training({about.strategy}, {steps}{loss}, {training.state}){trouble}"
 
 
 def _subscribed(listeners: list[Callable[[], object]], callback: Callable[[], object]) -> Callable[[], None]:

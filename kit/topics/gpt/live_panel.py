@@ -29,6 +29,7 @@ from kit.trace.text import counted, size_text, time_text
 if TYPE_CHECKING:
     from kit.panels.page_bridge import PageFacts
     from kit.run.cursor import Steppable
+    from kit.topics.gpt.recorded import Recorded
 
 PERIOD = 0.5  # s between two paintings at least
 LINES = 40  # of the log
@@ -41,7 +42,7 @@ def _style() -> str:
     return (assets() / "panel" / "training.css").read_text(encoding="utf-8")
 
 
-def panel(run: Training | Joined | History | str | Path) -> TrainingPanel:
+def panel(run: Training | Joined | Recorded | History | str | Path) -> TrainingPanel:
     """The panel of a training that `gpt.start` began or `gpt.join` follows, or of a history or its file.
 
     Raises ValueError for a file that is no history.
@@ -56,7 +57,7 @@ class TrainingPanel(Panel):
     with a ValueError or OSError; pressed in the page it stands beside the buttons.
     """
 
-    def __init__(self, run: Training | Joined | History) -> None:
+    def __init__(self, run: Training | Joined | Recorded | History) -> None:
         self.run = run
         self._notice, self._painted, self._due = "", 0.0, False
         self._stepper: Any = None  # the panel of a step that is stepped through

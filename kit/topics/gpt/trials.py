@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -14,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kit.cost.training import mfu
-from kit.gpt.hashing import hashes
 from kit.topics.gpt.peak import peak_of
 from kit.topics.gpt.run import Config, prepare
 
@@ -30,7 +28,6 @@ class Trial:
     tokens: int  # of a step, of all ranks together
     held: int  # bytes of tensors on this rank at most, the model's making included
     mfu: float
-    hashes: tuple[dict[str, str], ...]  # of what has been learnt, before the first step and after each
 
     @property
     def tokens_per_second(self) -> float:
@@ -53,20 +50,14 @@ def trial(config: Config, steps: int = 6, budget: float = float("inf")) -> Trial
         if config.checkpoints and config.resume:
             training.checkpoints(config.checkpoints).resume(trainer)
             done = trainer.done
-        with ledger.closed():  # states are copies
-            seen = [hashes(trainer.strategy.state())]
-        reports = []
-        for _ in range(steps):
-            reports.append(trainer.step())
-            with ledger.closed():
-                seen.append(hashes(trainer.strategy.state()))
+        reports = [trainer.step() for _ in range(steps)]
     seconds, tokens = median(one.seconds for one in reports[1:]), reports[0].tokens
     peak, _ = peak_of(device, config.extras.precision)
     reached = mfu(
         tokens_per_second=tokens / seconds, flops_per_token=training.flops, peak=peak, devices=training.layout.ranks
     )
     losses = tuple(one.loss for one in reports)
-    return Trial(str(training.layout), done, losses, seconds, tokens, ledger.most, reached, tuple(seen))
+    return Trial(str(training.layout), done, losses, seconds, tokens, ledger.most, reached)
 
 
 class Ledger(TorchDispatchMode):
@@ -76,21 +67,15 @@ class Ledger(TorchDispatchMode):
     """
 
     def __init__(self, budget: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.budget, self.now, self.most = budget, 0, 0
         self._known: set[int] = set()
-        self._open = True
-
-    def closed(self) -> AbstractContextManager[object]:
-        """Inside it nothing is counted."""
-        return _Closed(self)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if self._open:
-            for x in tree_leaves(result):
-                if isinstance(x, torch.Tensor) and x.device.type != "meta":
-                    self._count(x, func)
+        for x in tree_leaves(result):
+            if isinstance(x, torch.Tensor) and x.device.type != "meta":
+                self._count(x, func)
         return result
 
     def _count(self, x: torch.Tensor, func: Any) -> None:
@@ -112,16 +97,3 @@ class Ledger(TorchDispatchMode):
     def _gone(self, key: int, nbytes: int) -> None:
         self._known.discard(key)
         self.now -= nbytes
-
-
-class _Closed(nullcontext[object]):
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__()
-        self._ledger = ledger
-
-    def __enter__(self) -> object:
-        self._ledger._open = False
-        return None
-
-    def __exit__(self, *problem: object) -> None:
-        self._ledger._open = True

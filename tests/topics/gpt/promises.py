@@ -31,6 +31,16 @@ def solved(said: Callable[[str], str]) -> None:
     assert re.search(r"ddp=3 \| \d+ s \| validation loss \d\.\d+ nats", said("final-run"))
 
 
+def replayed(said: Callable[[str], str]) -> None:
+    """From the recordings, which are of four ranks."""
+    assert "zero3=4 fits" in said("measure-budget-run") and "is out of memory" in said("measure-budget-run")
+    assert "about to call all_reduce" in said("step-live-pause") and "recorded" in said("step-live-pause")
+    assert "rank 3 was lost (killed by SIGKILL)" in said("break-killed-run")
+    assert re.search(r"3 ranks go on after step [1-9]", said("break-fewer-run"))
+    assert "C beside the one meant: up is the first to differ, after step 1" in said("break-hashes-run")
+    assert re.search(r"ddp=4 \| \d+ s \| validation loss \d\.\d+ nats", said("final-run"))
+
+
 def script(ranks: int) -> str:
     """A regular expression that is found in what the script to take home prints."""
     return r"(?m)^after (50|100) steps, loss [0-4]\.\d+$"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kit.clusters.errors import ClusterError, Unavailable
+from kit.clusters.links import Link
 from kit.run.errors import NoRanks, NotFinished, RankError
 from kit.run.recordings import index, replay_runner, values
 from kit.run.recordings.cell import digest
@@ -233,6 +234,8 @@ def test_results_come_back_as_they_were() -> None:
     again = values.decode(json.loads(json.dumps(values.encode(tensor))))
     assert again.dtype == tensor.dtype and torch.equal(again.nan_to_num(), tensor.nan_to_num())
     assert repr(values.decode(values.encode(torch.zeros(1000)))) == "1000 of float32 (not kept in the recording)"
+    link = Link("0, 1", "NVLink")
+    assert values.decode(json.loads(json.dumps(values.encode([link])))) == [link]
 
 
 def test_a_result_that_nobody_wrote_is_refused() -> None:
@@ -240,3 +243,11 @@ def test_a_result_that_nobody_wrote_is_refused() -> None:
         values.decode({"pickle": "gASV"})
     with pytest.raises(ValueError, match="do not fill"):
         values.decode({"tensor": [1.0], "shape": [2], "dtype": "float32"})
+    for name, why in (
+        ("subprocess:Popen", "none of Lockstep's modules"),
+        ("kit.clusters.links:sys", "no dataclass"),
+        ("kit.clusters.links:Link", "cannot be made here"),
+        ("kit.nothing:Link", "cannot be made here"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            values.decode({"of": name, "fields": {"args": ["true"]}})

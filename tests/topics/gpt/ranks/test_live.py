@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import signal
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,12 +34,7 @@ def two(cluster_of: Callable[[int], LiveRunner]) -> LiveRunner:
 
 
 def reached(run: Training, steps: int) -> None:
-    """Waits until so many have been taken."""
-    there = threading.Event()
-    end = run.subscribe(lambda: there.set() if run.history.done >= steps or run.state != "running" else None)
-    if run.history.done < steps:
-        there.wait()
-    end()
+    run.wait(step=steps)
     assert run.history.done >= steps, run
 
 
@@ -195,7 +187,9 @@ def test_a_rank_that_is_killed_costs_the_steps_since_the_last_checkpoint(config:
     run = start(endless(config), two)
     reached(run, 2)
     saved = run.save()
-    os.kill(two.pids[1], signal.SIGKILL)
+    with pytest.raises(ValueError, match="no rank 2 to be killed: ranks are 0 to 1"):
+        two.kill(2)
+    two.kill(1)
     assert run.wait() == "failed"
     assert "rank 1 was lost (killed by SIGKILL)" in run.trouble and str(saved) in run.trouble, run.trouble
     assert "resume=True" in run.trouble
