@@ -76,10 +76,13 @@ def _of_trace(trace: Trace, cells: dict[str, tuple[str, list[str]]]) -> list[str
 
 
 def _text_now(file: str, cells: dict[str, tuple[str, list[str]]]) -> str | None:
-    """The text of '<cell>' or of 'kit/topics/...' as it is today; None where there is no such text."""
+    """The text of '<cell>', of 'kit/topics/...' or 'kit/gpt/...' as it is today; None where there is no such text."""
     if file.startswith("<"):
         text, _ = cells.get(file.strip("<>"), (None, []))
         return text
+    if file.startswith("kit/gpt/"):  # a model that labs train
+        path = resources.root() / file
+        return path.read_text(encoding="utf-8") if path.is_file() else None
     if not file.startswith("kit/topics/"):
         return None
     topics = (folder.topics for folder in (resources.shipped(), *resources.own()))
