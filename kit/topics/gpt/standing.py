@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from kit.gpt.sample import sample
+from kit.probe import accelerator
 from kit.topics.gpt.peak import peak_of
 from kit.topics.gpt.reference.replicas import Replica
 from kit.topics.gpt.run import Config, Training, check_asked, held, prepare, taken
@@ -142,13 +143,13 @@ def leave() -> None:
 def _begun(config: Config, device: torch.device) -> Begun:
     global _standing
     _standing = None
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    training = prepare(config, device)
+    mine = accelerator.of(device)
+    mine.take()
+    training = prepare(config, mine.device)
     checkpoints = training.checkpoints(config.checkpoints) if config.checkpoints else None
     if checkpoints is not None and config.resume:
         checkpoints.resume(training.trainer)
-    about = training.about(*peak_of(device, config.extras.precision))
+    about = training.about(*peak_of(mine.device, config.extras.precision))
     _standing = Standing(training, config, checkpoints)
     _standing.note()
     return Begun(about, training.tokenizer, training.trainer.done, _silent(training))
