@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -91,11 +91,16 @@ class Roster:
         return max(fitting, key=lambda each: each[0])[1] if fitting else None
 
 
-def find(folder: Path, roster: Roster | None) -> tuple[list[Found], list[Trouble]]:
-    """The notebooks of a class with their students, and what lies there that fits nobody."""
+def find(folder: Path, roster: Roster | None, apart: Sequence[Path] = ()) -> tuple[list[Found], list[Trouble]]:
+    """The notebooks of a class with their students, and what lies there that fits nobody.
+
+    apart: files and folders that are no hand-ins, wherever they lie. Raises ValueError where there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}: name the one with what your class handed in")
     found: list[Found] = []
     troubles: list[Trouble] = []
-    for path in _files(folder):
+    for path in _files(folder, [each.absolute() for each in apart]):
         inside = path.relative_to(folder)
         name = on_one_line(str(inside))
         if path.suffix.lower() != ".ipynb":
@@ -110,13 +115,13 @@ def find(folder: Path, roster: Roster | None) -> tuple[list[Found], list[Trouble
     return found, troubles
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path, apart: Sequence[Path]) -> Iterator[Path]:
     """All files in it and in its folders, in order; not what editors and archives keep for themselves."""
     for path in sorted(folder.iterdir(), key=_in_order):
-        if path.name.startswith(".") or path.name == "__MACOSX":
+        if path.name.startswith(".") or path.name == "__MACOSX" or path.absolute() in apart:
             continue
         if path.is_dir() and not path.is_symlink() and path.suffix.lower() != ".ipynb":
-            yield from _files(path)
+            yield from _files(path, apart)
         else:
             yield path
 
