@@ -21,7 +21,7 @@ LIMIT = 1000.0  # s
 def graded(
     folder: Path, made: Sequence[Made], ground: Ground, each: bool = False, stop_after: int | None = None
 ) -> dict[tuple[str, str], Graded]:
-    """The marks of a class by student and exercise. stop_after: so many runs, and the marks until then are read back."""
+    """The marks of a class by student and exercise. stop_after: so many runs."""
     handins = folder / "handed in"
     handins.mkdir(parents=True, exist_ok=True)
     for one in made:
