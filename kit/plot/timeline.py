@@ -11,7 +11,7 @@ import numpy as np
 
 from kit.plot.figure import Axes, Axis, Boxes, Column, Figure, pixels, values
 from kit.plot.messages import messages_height
-from kit.trace.text import duration
+from kit.trace.text import duration, time_text
 
 if TYPE_CHECKING:
     from kit.trace.timeline import Span
@@ -43,6 +43,8 @@ def timeline_figure(
     world = len(trace.ranks)
     high = messages_height(world) if height is None else height
     pitch = min(_WIDEST, (high - _AXIS - (_HEAD + _GAP) * len(blocks)) / (world * len(blocks)))
+    error = max((rank.clock_error for rank in trace.ranks), default=0)
+    off = f", devices' clocks within {time_text(error * 1e-9)}" if error else ""
     rest = high - len(blocks) * (_HEAD + _GAP + pitch * world)
     rows = tuple(
         Axes(
@@ -52,12 +54,15 @@ def timeline_figure(
             pitch * world + _GAP,
             head=_HEAD,
             foot=rest if name == "measured" else 0,
-            subtitle=_SUBTITLES.get((name, trace.meta.mode), name),
+            subtitle=_SUBTITLES.get((name, trace.meta.mode), name) + (off if name == "measured" else ""),
             bare=name != "measured",
         )
         for name, done, to_come in blocks
     )
-    words = ". ".join(f"{name}: " + "; ".join(_rank_words(r, done) for r in range(world)) for name, done, _ in blocks)
+    words = ". ".join(
+        f"{name}{off if name == 'measured' else ''}: " + "; ".join(_rank_words(r, done) for r in range(world))
+        for name, done, _ in blocks
+    )
     key = tuple((kind, kind) for kind in KINDS)
     return Figure("timeline", "Time", (Column(rows, 22, 20),), words, key, width=332)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -31,6 +31,7 @@ from kit.trace.facts import Place
 PATIENCE = 0.5  # s in one wait before the coordinator is asked whether it can end
 REPEAT = 0.5  # s between two such questions
 BACKWARD = "_engine_run_backward"  # the frame of torch's Python that stands under whatever C++ does in a backward pass
+LAYINGS = 5  # of a device's clock beside the host's, of which the closest counts: ten or twenty µs each
 NAP = 2e-4  # s between two looks at a device that is not done when the function is
 STANDS = 0.05  # s after which a rank that is asked says that it waits
 
@@ -73,7 +74,8 @@ class RecordRun(Run):
     def operations(self) -> Operations:
         """All that is told of the run's operations when it has ended."""
         stretches = self._stretches.facts if self.aborted is None else ()  # a device may never come to their ends
-        return Operations(self.id, self.rank, self.ledger.facts(), stretches=stretches)
+        error = 0 if self.clock is None else self.clock.error
+        return Operations(self.id, self.rank, self.ledger.facts(), stretches=stretches, clock_error=error)
 
     def perform(self, group: ObservedGroup, call: OperationCall, launch: Launch) -> dist.Work:
         if self._promised:
@@ -117,6 +119,7 @@ class RecordRun(Run):
         self.waiting = None
         if self.aborted is None:
             self.accelerator.synchronize()  # what was computed after the last operation, too
+            clock.end()
         clock.read()
 
     def held_back(self, entry: Entry, group: ObservedGroup, call: OperationCall, launch: Launch) -> Launch:
@@ -314,8 +317,20 @@ def _is_bucket(call: OperationCall) -> bool:
     return call.name == "all_reduce" and len(call.inputs) == 1 and call.inputs[0].is_floating_point()
 
 
+class Laid(NamedTuple):
+    """A moment of a device beside the host's clock."""
+
+    moment: Moment
+    host: int  # ns
+    error: int  # ns: the device was there so much earlier or later at most
+
+
 class DeviceClock:
-    """When operations ended on a device: the host runs ahead of it, and learns of it by moments that are over."""
+    """When operations ended on a device: the host runs ahead of it, and learns of it by moments that are over.
+
+    The device's clock is laid beside the host's before the run and after it. A moment that is launched on an idle
+    device, between two looks at the host's clock, lies between them; the closest of some such pairs counts.
+    """
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
@@ -324,9 +339,26 @@ class DeviceClock:
 
     def start(self) -> None:
         self._accelerator.synchronize()
-        self._zero = self._accelerator.moment(timed=True)
-        self._zero.synchronize()
-        self._host_zero = time.monotonic_ns()
+        self._first = self._last = self._laid()
+
+    def end(self) -> None:
+        """The device is idle again."""
+        self._last = self._laid()
+
+    @property
+    def error(self) -> int:
+        """Times that `when` gives are so many ns off at most, where the device's clock ran evenly."""
+        return max(self._first.error, self._last.error)
+
+    def _laid(self) -> Laid:
+        return min((self._laid_once() for _ in range(LAYINGS)), key=lambda laid: laid.error)
+
+    def _laid_once(self) -> Laid:
+        before = time.monotonic_ns()
+        moment = self._accelerator.moment(timed=True)
+        moment.synchronize()
+        after = time.monotonic_ns()
+        return Laid(moment, (before + after) // 2, -(-(after - before) // 2))
 
     def follow(self, entry: Entry, work: DeviceWork) -> None:
         self._followed.append((entry, work))
@@ -350,7 +382,10 @@ class DeviceClock:
 
     def when(self, moment: Moment) -> int:
         """In ns of the host's clock, for a moment that is over."""
-        return self._host_zero + moment.since(self._zero)
+        first, last = self._first, self._last
+        since, whole = moment.since(first.moment), last.moment.since(first.moment)
+        ahead = last.host - first.host - whole  # by so much the host's clock has gone further
+        return first.host + since + (ahead * since // whole if whole else 0)
 
     def read(self) -> None:
         """Notes what is over by now."""

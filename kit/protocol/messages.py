@@ -284,6 +284,7 @@ class Operations:
     passes: tuple[Pass, ...] = ()
     account: Account | None = None
     stretches: tuple[Stretch, ...] = ()
+    clock_error: int = 0  # ns
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class _RankRecord:
     passes: tuple[Pass, ...] = ()
     account: Account | None = None
     stretches: tuple[Stretch, ...] = ()
+    clock_error: int = 0
     decoder: Decoder = field(default_factory=Decoder)
     frozen: RankTrace | None = None
 
@@ -76,7 +77,7 @@ class Recorder:
                 record = self._grown(rank)
                 self._note_operations(record, operations)
                 record.passes, record.account = message.passes, message.account
-                record.stretches = message.stretches
+                record.stretches, record.clock_error = message.stretches, message.clock_error
             case _:
                 return
 
@@ -134,6 +135,7 @@ class Recorder:
                 record.passes,
                 record.account,
                 record.stretches,
+                record.clock_error,
             )
         return record.frozen
 

@@ -397,6 +397,7 @@ class RankTrace:
     passes: tuple[Pass, ...] = ()  # where they were watched
     account: Account | None = None  # where memory was accounted for
     stretches: tuple[Stretch, ...] = ()  # that its code named, in order of their beginnings; of recorded runs
+    clock_error: int = 0  # ns: times that its device told are so far off the host's clock at most
 
     def until(self, state: RankState, moment: int) -> RankTrace:
         """What the rank had done when it was in a state, at a moment."""
@@ -410,6 +411,7 @@ class RankTrace:
             passes=tuple(one for one in self.passes if one.end <= moment),
             account=self.account and self.account.until(moment),
             stretches=tuple(one for one in self.stretches if one.end <= moment),
+            clock_error=self.clock_error,
         )
 
 

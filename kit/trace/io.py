@@ -29,7 +29,7 @@ from kit.trace.facts import Record
 from kit.trace.text import size_text
 
 SCHEMA = "lockstep-trace"
-VERSION = 4  # 2: passes, accounts of memory; 3: stretches that code has named; 4: workspaces of a GPU's library
+VERSION = 4  # 2: passes, accounts of memory; 3: stretches that code has named; 4: GPUs' workspaces and errors of clocks
 READS = (1, 2, 3, 4)
 RENAMED = {"MemorySample": "Holding", "samples": "holdings"}  # what files go on calling by its first name
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the date of every member: equal traces make equal files

@@ -57,6 +57,7 @@ def test_a_sum_is_complete_and_its_end_is_known(ranks: LiveRunner, function: Cal
     for rank in recording.trace.ranks:
         (operation,) = rank.operations
         assert operation.ended is not None and operation.ended > operation.issued
+    assert all(rank.clock_error > 0 for rank in recording.trace.ranks), "no clock is exact, and each says how exact"
 
 
 def to_the_next(x: torch.Tensor) -> torch.Tensor:

@@ -121,3 +121,13 @@ def test_a_stepped_run_says_that_a_person_s_pauses_are_left_out_and_a_recorded_o
         for drawn in (example.ring(4), example.via_root())
     }
     assert subtitles == {"step": "measured, your pauses left out", "record": "measured"}
+
+
+def test_how_far_devices_clocks_may_be_off_is_said() -> None:
+    trace = example.ring()
+    told = replace(trace, ranks=(replace(trace.ranks[0], clock_error=12_340), *trace.ranks[1:]))
+    figure = timeline_figure(told)
+    assert "measured, devices' clocks within 12.3 µs: rank 0" in figure.words
+    (axes,) = figure.columns[0].axes
+    assert axes.subtitle.endswith(", devices' clocks within 12.3 µs")
+    assert "clocks" not in timeline_figure(trace).words
