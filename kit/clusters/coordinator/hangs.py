@@ -70,8 +70,13 @@ class HangDetector:
         return self._operations[rank][self._waits[rank]]
 
     def _clash(self, rank: int) -> str | None:
-        """What the parts known of the operation that a rank waits in disagree on."""
-        return disagreement(self._together[self._waited(rank).match])
+        """What the parts known of the operation that a rank waits in disagree on, or of one that it launched before and
+        that is not over: those behind it may never be, although all their ranks have come.
+        """
+        waited = self._waited(rank)
+        before = self._operations[rank][: self._waits[rank]]
+        launched = [op for op in before if op.ended is None and op.error is None and op.group == waited.group]
+        return next(filter(None, (disagreement(self._together[op.match]) for op in (*launched, waited))), None)
 
     def _alone(self) -> list[Operation]:
         """Messages that have met no partner, as far as is known."""

@@ -105,6 +105,24 @@ def test_a_disagreement_is_said_of_all_who_come_to_it() -> None:
     assert game.coordinator.next_deadline is None, "it is said once"
 
 
+def test_one_behind_a_disagreement_hangs_because_of_it() -> None:
+    """All three stand in a barrier that all have come to; what they launched before it did not fit."""
+    game = Recording()
+    barrier = [operation(rank, 1, name="barrier", match="0/c/1") for rank in range(3)]
+    game.report(0, operation(0), barrier[0], waiting=1)
+    game.report(1, operation(1), barrier[1], waiting=1, answer=True)
+    (sentence,) = verdicts(game.report(2, operation(2, name="broadcast"), barrier[2], waiting=1, answer=True))
+    assert "ranks 0, 1 call all_reduce" in sentence and "rank 2 calls broadcast" in sentence
+
+
+def test_one_behind_operations_that_fit_may_yet_end() -> None:
+    game = Recording()
+    barrier = [operation(rank, 1, name="barrier", match="0/c/1") for rank in range(3)]
+    for rank in range(3):
+        said = game.report(rank, operation(rank), barrier[rank], waiting=1, answer=rank > 0)
+        assert verdicts(said) == [] and game.coordinator.next_deadline is None
+
+
 def test_a_disagreement_is_said_without_a_rank_that_takes_its_time() -> None:
     game = Recording()
     game.report(0, operation(0), waiting=0)
