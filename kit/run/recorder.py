@@ -25,6 +25,8 @@ from kit.trace.facts import (
     Stop,
     Stretch,
 )
+from kit.trace.match import EXCHANGES
+from kit.trace.text import canonical
 from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -104,13 +106,16 @@ class Recorder:
             self._trace = None
 
     def parts(self, operation: Operation) -> list[Operation]:
-        """All ranks' parts, by rank, of one known from a black box: so with a line and the first tensor alone."""
+        """All ranks' parts, by rank, of one known from a black box: so with a line and, but where pieces are
+        exchanged, the first tensor alone.
+        """
         told = {operation.rank: operation}
         for record in self._ranks:
             for op in record.operations.values():
                 if op.match == operation.match and op.rank not in told:
                     place = op.place and replace(op.place, file="")
-                    told[op.rank] = replace(op, regions=op.regions[:1], place=place, reduce=None)
+                    regions = op.regions if canonical(op.name) in EXCHANGES else op.regions[:1]
+                    told[op.rank] = replace(op, regions=regions, place=place, reduce=None)
         return [told[rank] for rank in sorted(told)]
 
     @property

@@ -60,6 +60,7 @@ def messages(record: Record) -> tuple[Message, ...]:
 
 
 # Where every rank must hand in, or take, tensors of one shape. Lists and uneven pieces are compared in `pieces`.
+EXCHANGES = ("all_gather", "reduce_scatter", "all_to_all")
 ALIKE = {"all_reduce": "in", "reduce": "in", "broadcast": "any", "gather": "in", "scatter": "out"}
 
 
@@ -296,23 +297,25 @@ def misfit(entries: Sequence[Operation]) -> str | None:
     """A sentence if what one rank gives another is not what that one makes room for, else None.
 
     Where the pieces are not known (all_to_all on whole tensors, whose split sizes are not recorded) the totals of all
-    ranks are compared once everybody is there. Of a rank that died in it only one tensor is known: it is left out.
+    ranks are compared once everybody is there. Of a rank that died in it only one tensor is known, which counts where
+    it is the same for all: what it gives in all_gather, what it has room for in reduce_scatter.
     """
     name = canonical(entries[0].name)
-    if name not in ("all_gather", "reduce_scatter", "all_to_all"):
+    if name not in EXCHANGES:
         return None
-    entries = [e for e in entries if e.inputs and e.outputs]
+    gives, takes = name == "all_gather", name == "reduce_scatter"
+    entries = [e for e in entries if (e.inputs or takes) and (e.outputs or gives) and e.regions]
     if not entries:
         return None
-    given = [_pieces(e, e.inputs, alike="all_gather") for e in entries]
-    room = [_pieces(e, e.outputs, alike="reduce_scatter") for e in entries]
+    given = [_pieces(e, e.inputs, alike="all_gather") if e.inputs else None for e in entries]
+    room = [_pieces(e, e.outputs, alike="reduce_scatter") if e.outputs else None for e in entries]
     if name == "all_to_all" and (None in given or None in room):
         return _totals(entries)
-    for giver, gives in zip(entries, given, strict=True):
-        for taker, takes in zip(entries, room, strict=True):
-            if gives is None or takes is None or giver.ranks != taker.ranks:
+    for giver, gifts in zip(entries, given, strict=True):
+        for taker, places in zip(entries, room, strict=True):
+            if gifts is None or places is None or giver.ranks != taker.ranks:
                 continue
-            there, here = gives[giver.ranks.index(taker.rank)], takes[taker.ranks.index(giver.rank)]
+            there, here = gifts[giver.ranks.index(taker.rank)], places[taker.ranks.index(giver.rank)]
             if there != here:
                 return _unequal(giver, taker, there, here)
     return None

@@ -85,6 +85,8 @@ class RecordedRun(CoordinatedRun):
             case RankLost():
                 last = [self._sight.last_operation(rank) for rank in range(len(self._ranks))]
                 self._conclude(died(news.rank, news.detail, last), now, last[news.rank])
+                for rank in self._undecided():  # what they did beside it may say why, and some will never end
+                    self._out.to_rank(rank, ReportPlease(self.id))
             case RankSuspended():
                 self._conclude(held_up(news.rank, news.detail), now)
 
