@@ -360,13 +360,11 @@ def _totals(entries: Sequence[Operation]) -> str | None:
 
 
 def _unequal(giver: Operation, taker: Operation, given: int, room: int) -> str:
-    name = f"{canonical(giver.name)}{giver.at_line}"
+    name, gift = f"{canonical(giver.name)}{giver.at_line}", counted(given, "element")
     if giver.rank == taker.rank:
-        return (
-            f"rank {giver.rank} gives itself {given} elements in {name} and makes room for {room}: both must be equal."
-        )
+        return f"rank {giver.rank} gives itself {gift} in {name} and makes room for {room}: both must be equal."
     return (
-        f"rank {giver.rank} gives rank {taker.rank} {given} elements in {name}, "
+        f"rank {giver.rank} gives rank {taker.rank} {gift} in {name}, "
         f"rank {taker.rank} makes room for {room}{taker.at_line}: both must be equal."
     )
 

@@ -131,6 +131,17 @@ def test_all_gather_pieces_may_be_uneven_where_both_ends_agree() -> None:
     )
 
 
+def test_what_a_dead_rank_gave_is_compared_with_what_there_was_room_for() -> None:
+    """Its black box has one tensor; of the others all are known."""
+    dead = call(0, "all_gather", [region("in", (1,))])
+    assert disagreement([dead, *(gathered(r, (1,), [(1,)] * 3, "all_gather") for r in (1, 2))]) is None
+    assert disagreement([dead, *(gathered(r, (4,), [(4,)] * 3, "all_gather") for r in (1, 2))]) == (
+        "rank 0 gives rank 1 1 element in all_gather (line 6), rank 1 makes room for 4 (line 6): both must be equal."
+    )
+    unknown = call(0, "all_gather", [])
+    assert disagreement([unknown, *(gathered(r, (4,), [(4,)] * 3, "all_gather") for r in (1, 2))]) is None
+
+
 def test_equal_signatures_can_still_misfit() -> None:
     lists: list[Shape] = [(2,), (3,), (2,)]
     assert disagreement([gathered(r, (2,), lists, "all_gather") for r in range(3)]) is not None
@@ -198,7 +209,7 @@ def test_all_to_all_may_be_uneven() -> None:
         "rank 1 gives rank 0 9 elements in all_to_all (line 6), rank 0 makes room for 4 (line 6): both must be equal."
     )
     itself = disagreement([exchanged(0, [1, 2, 3], [8, 4, 7])])
-    assert itself is not None and "rank 0 gives itself 1 elements" in itself
+    assert itself is not None and "rank 0 gives itself 1 element in" in itself
 
 
 def test_all_to_all_on_whole_tensors_is_judged_by_its_totals() -> None:
