@@ -158,10 +158,10 @@ def check(function: Callable[..., Any], *, seed: int | None = None, limit: float
     if runner.held_by:
         raise RanksHeld(runner.held_by)
     runner.reset()  # what an earlier run left on the ranks, a patched function for one, must not decide
-    return checker.check(function, _on(runner, limit), runner.size, seed)
+    return checker.check(function, runner_of(runner, limit), runner.size, seed)
 
 
-def _on(runner: Runner, limit: float | None) -> Callable[..., tuple[list[Any], Trace]]:
+def runner_of(runner: Runner, limit: float | None) -> Callable[..., tuple[list[Any], Trace]]:
     """How a check runs a function: on the first `world` ranks, or on more than there are, as threads."""
     from kit.probe.shipping import PerRank
     from kit.run.call import Call

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from kit import __version__
 from kit.classroom import roster as rosters
 from kit.classroom.dormant import dormant, forget
+from kit.classroom.ground import Ended
 from kit.classroom.handins import Answer, HandIn, Unreadable
 from kit.classroom.marks import Book, Graded, Trouble
 from kit.grade import discovery
@@ -254,6 +255,10 @@ class Grading:
         seed = self.terms.seed_of(task.exercise.id)
         try:
             verdict = judged(task, self._ranks(), seed, self.terms.ranks, self._limit)
+        except Ended as problem:
+            told = replace(
+                self._blank(task), outcome=FAILED, stage="values", sentence=on_one_line(str(problem)), seed=seed
+            )
         except Exception as problem:  # the machine's, or the check's own: no answer's fault, and no other's
             words = f"it could not be checked ({type(problem).__name__}: {on_one_line(str(problem))[:300]})"
             told = replace(self._blank(task), sentence=words)

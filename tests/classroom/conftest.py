@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit.api import _on
+from kit.api import runner_of
 from kit.classroom.ground import Ground, Ranks
 from kit.classroom.handins import Answer
 from kit.grade.checker import watched
@@ -23,7 +23,7 @@ class Unwalled:
     """Makes functions of answers, which are this project's own here, and runs them. counts: what was asked for."""
 
     def __init__(self, live: LiveRunner) -> None:
-        self._run = _on(live, NEVER)
+        self._run = runner_of(live, NEVER)
         self.answers: list[str] = []
 
     def runner(self, answer: Answer, deadline: float) -> Runner:

@@ -19,7 +19,12 @@ LIMIT = 1000.0  # s
 
 
 def graded(
-    folder: Path, made: Sequence[Made], ground: Ground, each: bool = False, stop_after: int | None = None
+    folder: Path,
+    made: Sequence[Made],
+    ground: Ground,
+    each: bool = False,
+    stop_after: int | None = None,
+    ranks: int = 3,
 ) -> dict[tuple[str, str], Graded]:
     """The marks of a class by student and exercise. stop_after: so many runs."""
     handins = folder / "handed in"
@@ -27,7 +32,7 @@ def graded(
     for one in made:
         one.write(handins)
     tasks, _, _ = tasks_in(handins, None)
-    terms = Terms.agreed(folder / "marks", handins, None, 3, 20)
+    terms = Terms.agreed(folder / "marks", handins, None, ranks, 20)
     book = Book(folder / "marks" / "marks.jsonl")
     grading = Grading(tasks, terms, book, ground, "no walls", LIMIT, each)
     run = grading.run(1)

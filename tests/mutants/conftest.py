@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit.api import _on
+from kit.api import runner_of
 from kit.grade import checker
 from kit.grade.exercise import Exercise, Runner
 from kit.grade.verdict import Verdict
@@ -20,7 +20,7 @@ SEED = 20  # inputs that a failed test can name
 @pytest.fixture
 def runner(kernel_of_four: LiveRunner) -> Runner:
     """How a check runs code, on ranks that are not forked for it."""
-    return _on(kernel_of_four, NEVER)
+    return runner_of(kernel_of_four, NEVER)
 
 
 @pytest.fixture
