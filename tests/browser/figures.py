@@ -1,18 +1,22 @@
-"""Takes the pictures of the README anew: lab 01 in Chromium, six steps of real ranks, rank 2 held back.
+"""Takes the pictures of the README anew: lab 01 in Chromium, six steps of real ranks, rank 2 held back; a terminal with
+`lockstep doctor --gpu`, whose steps play on CPU ranks here.
 
     python -m tests.browser.figures [FOLDER]
 
-Writes panel-light.png and panel-dark.png into assets/figures, or into FOLDER.
+Writes panel-light.png, panel-dark.png, doctor-light.png and doctor-dark.png into assets/figures, or into FOLDER.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
+from html import escape
 from pathlib import Path
 from typing import Any
 
+from kit.plot.palette import THEMED
 from kit.resources import assets, labs
 from tests.browser.book import NotebookPage, launched
 from tests.browser.jupyter import LabServer
@@ -40,6 +44,25 @@ def held_panel(server: LabServer, browser: Any, theme: str, target: Path) -> Non
     server.shut_kernels()
 
 
+def doctor_says(scratch: Path) -> str:
+    command = [sys.executable, "-m", "kit.cli", "doctor", "--gpu", "--device", "cpu", "--to", "lockstep-gpu.json"]
+    said = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=True).stdout
+    return said.replace(f"{scratch}/", "")
+
+
+def terminal(said: str, command: str, browser: Any, theme: str, target: Path) -> None:
+    """What a command says, as a terminal shows it."""
+    ink, paper = (getattr(THEMED[name], theme) for name in ("ink", "paper"))
+    page = browser.new_page(viewport={"width": 760, "height": 900}, device_scale_factor=1.6)
+    shown = f"<b>$ {escape(command)}</b>\n{escape(said)}"
+    page.set_content(
+        f"<body style='margin:0;background:{paper}'><pre style='display:inline-block;margin:0;padding:14px 18px;"
+        f"font:13px/1.45 monospace;color:{ink};background:{paper}'>{shown}</pre>"
+    )
+    page.locator("pre").screenshot(path=str(target))
+    page.close()
+
+
 def squeeze(picture: Path) -> None:
     """Lossless first: fewer colours would bend the ones that mean something."""
     from PIL import Image
@@ -63,9 +86,15 @@ def main() -> None:
                 picture = folder / f"panel-{theme}.png"
                 held_panel(server, browser, theme, picture)
                 squeeze(picture)
-                print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
         finally:
             server.close()
+        said = doctor_says(Path(scratch))
+        for theme in ("light", "dark"):
+            picture = folder / f"doctor-{theme}.png"
+            terminal(said, "lockstep doctor --gpu --device cpu", browser, theme, picture)
+            squeeze(picture)
+    for picture in sorted(folder.glob("*.png")):
+        print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":
