@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -103,9 +104,7 @@ class Ledger:
         )
         if described != self._described:
             self._described = described
-            alone = len(seen) == 1 or seen and seen[1][0] != seen[0][0]  # not one of a list, which has no room there
-            first = (seen[0][0], tuple(seen[0][3]), dtype_name(seen[0][4])) if alone else None
-            self._blackbox.describe((name, key, ranks, first, peer, tag, root))
+            self._blackbox.describe((name, key, ranks, _alone(seen), peer, tag, root))
         self._blackbox.in_operation(0 if place is None else place.line, entry.index, count)
         return entry
 
@@ -143,6 +142,13 @@ def there_are(ranks: tuple[int, ...]) -> str:
     """The members of a group: 'the ranks here are 0 to 3'."""
     known = f"{ranks[0]} to {ranks[-1]}" if list(ranks) == list(range(len(ranks))) else ", ".join(map(str, ranks))
     return f"the {'ranks here are' if len(ranks) > 1 else 'only rank here is'} {known if len(ranks) > 1 else ranks[0]}"
+
+
+def _alone(seen: Sequence[Seen]) -> tuple[Any, tuple[int, ...], str] | None:
+    """(role, shape, dtype) of the first tensor that is not one of a list, for which a black box has no room."""
+    roles = [one[0] for one in seen]
+    single = next((one for one in seen if roles.count(one[0]) == 1), None)
+    return None if single is None else (single[0], tuple(single[3]), dtype_name(single[4]))
 
 
 def caller(depth: int) -> FrameType | None:

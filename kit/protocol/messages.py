@@ -457,7 +457,7 @@ class Verdict:
     run: int
     sentence: str
     states: tuple[RankState, ...]
-    last: Operation | None = None  # what a dead rank was in; its partners may tell what they did of it
+    last: tuple[Operation, ...] = ()  # what a dead rank had entered; its partners may tell what they did of it
 
 
 # -- who hears what

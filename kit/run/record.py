@@ -56,7 +56,7 @@ class _AtFullSpeed:
                     self.news.wait(0.2)
                     self.patience.spend()
                 if self.verdict is not None:
-                    died = self.verdict.last is not None  # it ends no more, and what the others did of it counts
+                    died = bool(self.verdict.last)  # it ends no more, and what the others did of it counts
                     limit = 4 * LAST_WORDS if died else LAST_WORDS
                     self.news.wait_for(lambda: len(self.states) >= self.world - died, limit)
         except KeyboardInterrupt:
@@ -81,7 +81,7 @@ class _AtFullSpeed:
         if self.verdict is None:
             return self.lost or self.patience.sentence
         sentence, last = self.verdict.sentence, self.verdict.last
-        beside = disagreement(self.recorder.parts(last)) if last is not None else None
+        beside = next(filter(None, (disagreement(self.recorder.parts(operation)) for operation in last)), None)
         return sentence if beside is None or beside in sentence else f"{sentence} {beside}"
 
     def _over(self) -> bool:

@@ -94,16 +94,18 @@ def held_up(rank: int, detail: str) -> str:
     return f"rank {rank} is {detail}: continue it, or run cluster.reset()."
 
 
-def died(rank: int, detail: str, last: Sequence[Operation | None] = ()) -> str:
-    """A rank's death. last: every rank's last operation, as their black boxes have it; () when it died before the run.
+def died(rank: int, detail: str, last: Sequence[tuple[Operation, ...]] = ()) -> str:
+    """A rank's death. last: every rank's last operations, as their black boxes have them; () when it died before the
+    run.
 
-    The dead rank's is compared with its partners', because gloo aborts a process on a message that does not fit. A
+    The dead rank's are compared with its partners', because gloo aborts a process on a message that does not fit. A
     black box tells what its rank had entered, not whether it had left it.
     """
     again = "Run cluster.reset() to have all ranks again."
-    own = last[rank] if last else None
-    if own is None:
+    own = last[rank] if last else ()
+    if not own:
         return f"rank {rank} died: {detail}. {again}"
-    sentence = disagreement([op for op in last if op is not None and op.match == own.match])
-    where = f"rank {rank} died in {own.words}{own.at_line} or after it: {detail}."
+    together = ([op for ops in last for op in ops if op.match == mine.match] for mine in own)
+    sentence = next(filter(None, map(disagreement, together)), None)
+    where = f"rank {rank} died in {own[-1].words}{own[-1].at_line} or after it: {detail}."
     return f"{where} {sentence} {again}" if sentence else f"{where} {again}"

@@ -83,7 +83,7 @@ class RecordedRun(CoordinatedRun):
     def process_changed(self, news: ProcessNews, now: int) -> None:
         match news:
             case RankLost():
-                last = [self._sight.last_operation(rank) for rank in range(len(self._ranks))]
+                last = [self._sight.last_operations(rank) for rank in range(len(self._ranks))]
                 self._conclude(died(news.rank, news.detail, last), now, last[news.rank])
                 for rank in self._undecided():  # what they did beside it may say why, and some will never end
                     self._out.to_rank(rank, ReportPlease(self.id))
@@ -173,6 +173,6 @@ class RecordedRun(CoordinatedRun):
             who = f"{listed(undecided)} still {'runs' if len(undecided) == 1 else 'run'}"
             self._conclude(f"{sentence} {who[0].upper()}{who[1:]}.", now)
 
-    def _conclude(self, sentence: str, now: int, last: Operation | None = None) -> None:
+    def _conclude(self, sentence: str, now: int, last: tuple[Operation, ...] = ()) -> None:
         self._judged_by, self._concluded = None, True
         self._out.to_kernel(Verdict(self.id, sentence, self.states(now), last))

@@ -29,8 +29,8 @@ class Sight(Protocol):
     def last_line(self, rank: int) -> int:
         """The last line that it was about to run; 0 when none was seen."""
 
-    def last_operation(self, rank: int) -> Operation | None:
-        """The last operation that it entered, with what ranks compare and no times."""
+    def last_operations(self, rank: int) -> tuple[Operation, ...]:
+        """The operations that it entered last, in order, with what ranks compare and no times."""
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,8 @@ class Seen:
     def last_line(self, rank: int) -> int:
         return self.lines.get(rank, 0)
 
-    def last_operation(self, rank: int) -> Operation | None:
-        return self.operations.get(rank)
+    def last_operations(self, rank: int) -> tuple[Operation, ...]:
+        return (self.operations[rank],) if rank in self.operations else ()
 
 
 class Game:
