@@ -1,8 +1,8 @@
 """Some shared memory per rank, which its host can read when the rank itself cannot answer.
 
 A rank in a long C call, stopped by a signal or dead still shows where its code was and which operations it had entered
-last: one that was launched and not waited for may be what ended it. The rank writes (a fraction of a microsecond), the host reads; there is one writer to each and a torn read costs
-one wrong number in a sentence, so there is no lock.
+last: one that was launched and not waited for may be what ended it. The rank writes (a fraction of a microsecond), the
+host reads; there is one writer to each and a torn read costs one wrong number in a sentence, so there is no lock.
 """
 
 from __future__ import annotations

@@ -284,7 +284,8 @@ def _claims(program: Program, said: str) -> Iterator[tuple[str, str]]:
         for rank in _numbers(found[1]):
             if found[2] == "finished" and program.ends(rank) != "finished":
                 yield found[0], f"is {program.ends(rank)}"
-            if found[2] == "failed" and program.ends(rank) != "failed" and not _refused(said, rank):
+            refused = _refused(said, rank) or _cut_off(program, said, rank)
+            if found[2] == "failed" and program.ends(rank) != "failed" and not refused:
                 yield found[0], f"is {program.ends(rank)}"
     for found in _DIED.finditer(said):
         aborted = found[2] == "SIGABRT" and program.mistake != "none"  # gloo ends a process whose messages do not fit
@@ -300,6 +301,16 @@ def _refused(said: str, rank: int) -> bool:
     """Whether a rank is said to disagree with others, or to have failed with what a library said of that."""
     reasons = (line for line in said.splitlines() if "must " in line or "failed at line" in line)
     return any(names(line, rank) for line in reasons)
+
+
+def _cut_off(program: Program, said: str, rank: int) -> bool:
+    """Whether a rank communicates with one that is said to have died, or to disagree with others."""
+    lines = (line for line in said.splitlines() if "must " in line or "died" in line)
+    broken = {
+        number for line in lines for ranks in re.findall(r"ranks? ([\d, and]+)", line) for number in _numbers(ranks)
+    }
+    with_whom = (program.groups[call.group] if call.peer is None else (call.peer,) for call in program.calls[rank])
+    return any(broken & set(others) - {rank} for others in with_whom)
 
 
 def _details(program: Program, call: Call, text: str) -> Iterator[str]:

@@ -86,6 +86,7 @@ def test_the_judge_of_these_sentences_knows_a_false_one() -> None:
         f"rank 1 waits in recv from rank 0 (line {c}), rank 1 finished without it.",
         f"rank 0 calls all_reduce of 4 x float32 (line {b}), rank 1 calls all_reduce with SUM (line {d})",
         f"Rank 0 sends to rank 1 with tag 3 (line {a}), rank 1 receives with tag 0 (line {c}): a message",
+        "rank 2 died: killed by SIGKILL\nrank 0 failed without it",
     ]
     wrong = [
         f"rank 1 waits in send to rank 1 (line {a})",
@@ -93,6 +94,7 @@ def test_the_judge_of_these_sentences_knows_a_false_one() -> None:
         f"rank 0 waits in recv from rank 1 (line {a})",
         "ranks 1, 2 finished without it",
         "rank 1 failed without it",
+        "rank 0 died: killed by SIGABRT\nrank 2 failed without it",
         "rank 1 died: killed by SIGKILL",
         "rank 1 failed at line 5: ValueError: boom",
         f"rank 0 calls all_reduce of 5 x float32 (line {b})",
