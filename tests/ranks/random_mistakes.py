@@ -309,7 +309,8 @@ def _cut_off(program: Program, said: str, rank: int) -> bool:
     broken = {
         number for line in lines for ranks in re.findall(r"ranks? ([\d, and]+)", line) for number in _numbers(ranks)
     }
-    with_whom = (program.groups[call.group] if call.peer is None else (call.peer,) for call in program.calls[rank])
+    calls = [call for call in program.calls[rank] if call.name not in ("end", "raise", "kill")]
+    with_whom = (program.groups[call.group] if call.peer is None else (call.peer,) for call in calls)
     return any(broken & set(others) - {rank} for others in with_whom)
 
 
