@@ -107,7 +107,7 @@ def hosted(ranks: int, walls: Callable[[Path], list[str]]) -> Iterator[Ranks]:
 
 class _Hosted:
     def __init__(self, ranks: int, walls: Sequence[str], home: Path) -> None:
-        self._command = [*walls, sys.executable, "-m", "kit.classroom.host", str(ranks)]
+        self._command = [*walls, sys.executable, "-c", f"from kit.classroom import host; host.main({ranks})"]
         self._home = home
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -230,7 +230,9 @@ def _exactly(stream: IO[bytes], size: int, deadline: float) -> bytes:
 
 
 def _environment(home: Path) -> dict[str, str]:
+    own = os.pathsep.join(str(folder.labs) for folder in resources.own())
     return {
+        resources.OWN_LABS: own or str(home),
         "PATH": os.defpath,
         "HOME": str(home),
         "TMPDIR": str(home),
@@ -264,6 +266,7 @@ def _bubblewrap(home: Path) -> list[str]:
     system = [word for path in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache") for word in _as_it_is(path)]
     hidden = [word for path in _secrets(package) for word in ("--ro-bind", os.devnull, str(path))]
     carried = package / "_carried" / "labs"
+    labs = [path for folder in resources.own() for path in (*folder.notebooks(), folder.topics)]
     return [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
         *(word for name, value in _environment(home).items() for word in ("--setenv", name, value)),
@@ -271,6 +274,7 @@ def _bubblewrap(home: Path) -> list[str]:
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *bound,
         *hidden,
+        *(word for path in labs for word in ("--ro-bind", str(path), str(path))),
         *(("--tmpfs", str(carried)) if carried.is_dir() else ()),
         *("--tmpfs", str(home), "--chdir", str(home), "--"),
     ]

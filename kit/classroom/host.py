@@ -5,12 +5,10 @@ A learner's function goes to it as text and is made on the ranks alone. What com
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import pickle
 import struct
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from kit.classroom import inert
+from kit.classroom.dormant import dormant
 
 if TYPE_CHECKING:
     from kit.classroom.handins import Answer
@@ -40,24 +39,22 @@ class Request:
     limit: float
 
 
-def on_a_rank(answer: Answer, drive: Callable[..., Any] | None, members: tuple[int, ...]) -> Callable[..., bytes]:
+class OnARank:
     """A function that makes that of an answer where it is called, calls it, and gives back what it returned, and its
     arguments as they are then, as bytes.
     """
-    from kit.classroom.dormant import dormant
 
-    source, file, name = answer.source, answer.file, answer.function
+    def __init__(self, answer: Answer, drive: Callable[..., Any] | None, members: tuple[int, ...]) -> None:
+        self._text, self._drive, self._members = (answer.source, answer.file), drive, members
+        self.__name__ = answer.function
+        self.__wrapped__ = dormant(answer)  # whose source goes with it
 
-    @functools.wraps(dormant(answer))
-    def run(*arguments: Any) -> bytes:
-        from kit.classroom.inert import encode
+    def __call__(self, *arguments: Any) -> bytes:
         from kit.grade.checker import watched
 
         names: dict[str, Any] = {"__name__": "handed_in"}
-        exec(compile(source, file, "exec", dont_inherit=True), names)
-        return encode(watched(names[name], drive, members)(*arguments))
-
-    return run
+        exec(compile(*self._text, "exec", dont_inherit=True), names)
+        return inert.encode(watched(names[self.__name__], self._drive, self._members)(*arguments))
 
 
 def main(ranks: int) -> None:
@@ -82,7 +79,7 @@ def _answered(live: LiveRunner, request: Request) -> tuple[dict[str, Any], list[
     try:
         if request.fresh:
             live.reset()
-        function = on_a_rank(request.answer, request.drive, request.members)
+        function = OnARank(request.answer, request.drive, request.members)
         answers, trace = runner_of(live, request.limit)(function, request.world, request.arguments)
         return {"sentence": None}, [_bytes_of(trace), *answers]
     except RankError as error:
@@ -132,7 +129,3 @@ def opened(body: bytes) -> tuple[dict[str, Any], list[bytes]]:
         return head, parts
     except (ValueError, KeyError, TypeError, struct.error, RecursionError) as problem:
         raise inert.Refused("what came back is no answer of a host") from problem
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -11,6 +11,8 @@ from typing import Any
 
 from kit.grade.words import on_one_line, shown
 
+LONGEST = 4000  # characters of a sentence: what an answer raises is text of its own
+
 
 @dataclass(frozen=True)
 class Student:
@@ -52,8 +54,8 @@ class Graded:
         """Text of others is a value here: no control character of it gets into a page or a terminal."""
         for name in ("student", "file", "exercise", "lab", "outcome", "stage", "walls", "digest"):
             object.__setattr__(self, name, on_one_line(getattr(self, name)))
-        for name in ("sentence", "source"):
-            object.__setattr__(self, name, shown(getattr(self, name).expandtabs(4)))
+        object.__setattr__(self, "source", shown(self.source.expandtabs(4)))
+        object.__setattr__(self, "sentence", shown(self.sentence.expandtabs(4))[:LONGEST])
 
 
 @dataclass(frozen=True)

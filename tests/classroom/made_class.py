@@ -6,17 +6,26 @@ import inspect
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kit.classroom.grading import Terms
 from kit.classroom.handins import cells_of
+from kit.classroom.marks import Graded
 from kit.grade import answers, discovery
 from kit.grade.exercise import Exercise
 from kit.grade.marks import FAILED, NOT_ATTEMPTED, PASSED, UNCHECKED
 from tests.classroom.notebooks import notebook
 
 Cells = list[str]
+
+
+class AtTwenty(Terms):
+    """With the inputs for which usual mistakes get their own sentences."""
+
+    def seed_of(self, exercise: str) -> int:
+        return 20
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class Makes:
 
     def __init__(self, lab: discovery.Lab) -> None:
         self.lab = lab
-        self.cells = cells_of(lab.notebook)
+        self.cells = [_above(lab), *cells_of(lab.notebook)]
         self.numbers = (f"s{number:03}" for number in itertools.count(1))
 
     def with_answers(self, texts: Mapping[str, str]) -> Cells:
@@ -58,8 +67,9 @@ class Makes:
                 continue
             number = self.cell_of(exercise)
             head = cells[number].partition("@exercise(")[0]
-            mark = f'@exercise("{exercise.id}")\n' if "@exercise" not in texts[exercise.id] else ""
-            cells[number] = f"{head}{mark}{texts[exercise.id]}"
+            mark = f'@exercise("{exercise.id}")\n'
+            text = re.sub(rf"^(?=(async )?def {exercise.function}\b)", mark, texts[exercise.id], flags=re.MULTILINE)
+            cells[number] = f"{head}{text}"
         return cells
 
     def cell_of(self, exercise: Exercise) -> int:
@@ -119,7 +129,7 @@ class Makes:
         without = [cell for cell in self.with_answers(solved) if f'@exercise("{first.id}")' not in cell]
         gone = Expected(UNCHECKED, "", ("no function marked",))
         yield self.made("an exercise taken out", without, right | {first.id: gone})
-        bare = [cell for cell in self.with_answers(solved) if "@exercise" in cell]
+        bare = [_above(self.lab), *(cell for cell in self.with_answers(solved) if "@exercise" in cell)]
         yield self.made("the answers alone", bare, right)
         old = {"nbformat": 3, "worksheets": [{"cells": [_old(cell) for cell in self.with_answers(solved)]}]}
         yield Made(next(self.numbers), "an older format", json.dumps(old).encode(), right)
@@ -152,6 +162,25 @@ def seventy(lab: discovery.Lab) -> list[Made]:
     while len(made) < 70:
         made.append((makes.perfect, makes.partial, makes.untouched)[len(made) % 3]())
     return made
+
+
+def as_expected(made: Sequence[Made], marks: Mapping[tuple[str, str], Graded]) -> Iterator[str]:
+    """What is not as it should be."""
+    for one in made:
+        for exercise, expected in one.marks.items():
+            mark = marks[one.student, exercise]
+            if (mark.outcome, mark.stage) != (expected.outcome, expected.stage):
+                yield f"{one.kind}, {exercise}: {mark.outcome} at {mark.stage!r}: {mark.sentence}"
+            yield from (
+                f"{one.kind}, {exercise}: {words!r} is not in {mark.sentence!r}"
+                for words in expected.says
+                if words not in mark.sentence
+            )
+
+
+def _above(lab: discovery.Lab) -> str:
+    """What stands above the functions of the solutions: imports of somebody who solved it."""
+    return lab.solutions.read_text(encoding="utf-8").partition("\ndef ")[0]
 
 
 def _solution(exercise: Exercise) -> str:

@@ -19,8 +19,8 @@ from kit.classroom.handins import Answer
 from kit.grade import discovery
 from kit.grade.checker import Judge
 from kit.grade.verdict import Verdict
-from tests.classroom.made_class import LOOPS, Makes, seventy
-from tests.classroom.test_grading import as_expected, graded
+from tests.classroom.made_class import LOOPS, Makes, as_expected, seventy
+from tests.classroom.test_grading import graded
 
 LIMIT = 1000.0  # s
 RANKS = discovery.labs()["00_ranks"]
