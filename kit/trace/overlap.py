@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from kit.trace.facts import RankTrace, Record
 from kit.trace.match import arrivals
-from kit.trace.timeline import outside, steps, the_step, union
+from kit.trace.timeline import nth_step, outside, steps, the_step, union
 
+STEP = "ProfilerStep#"  # what torch.profiler calls a training step
 Interval = tuple[float, float]  # seconds from the start of the step
 
 
@@ -63,6 +64,11 @@ class RankOverlap:
         return self.communication - self.exposed
 
     @property
+    def waited(self) -> float:
+        """For how long the rank stood still for one that had not come, in seconds."""
+        return _length(self.waiting)
+
+    @property
     def exposed_share(self) -> float:
         """Exposed over all communication; 0 where there was none."""
         return self.exposed / self.communication if self.communication else 0.0
@@ -89,9 +95,10 @@ class Overlap:
 def measure(record: Record, step: int = -1) -> Overlap:
     """What was computed, what was on its way, and what was exposed, in one training step of a recorded run.
 
-    step: counted from 0 or, negative, from the last. Where no passes were seen (a record without throttled links, a
-    function that calls no module) the whole run is taken for one step. Raises ValueError for a stepped run, whose
-    times are the person's, and for a step that the run does not have.
+    step: counted from 0 or, negative, from the last. Steps are told from the passes, or where none were seen (a record
+    without throttled links) from stretches that code has named as torch.profiler does, 'ProfilerStep#3'; with neither
+    the whole run is taken for one step. Raises ValueError for a stepped run, whose times are the person's, and for a
+    step that the run does not have.
     """
     if record.meta.mode == "step":
         raise ValueError("a stepped run is as slow as its person: record the function with kit.record to see overlap")
@@ -105,6 +112,9 @@ def measure(record: Record, step: int = -1) -> Overlap:
 def _bounds(rank: RankTrace, step: int) -> tuple[int, int]:
     if steps(rank.passes):
         return the_step(rank.passes, step, rank.rank)
+    named = [(one.start, one.end) for one in rank.stretches if one.name.startswith(STEP)]
+    if named:
+        return nth_step(named, step, rank.rank)
     moments = [moment for interval in rank.active for moment in interval]
     moments += [op.issued for op in rank.operations] + [op.ended for op in rank.operations if op.ended is not None]
     return (min(moments), max(moments)) if moments else (0, 0)

@@ -208,7 +208,11 @@ def steps(passes: Sequence[Pass]) -> list[tuple[int, int]]:
 
 def the_step(passes: Sequence[Pass], number: int, rank: int) -> tuple[int, int]:
     """One of them, counted from 0 or, negative, from the last. Raises ValueError for one that there is not."""
-    found = steps(passes)
+    return nth_step(steps(passes), number, rank)
+
+
+def nth_step(found: Sequence[tuple[int, int]], number: int, rank: int) -> tuple[int, int]:
+    """As `the_step`, of those that are known already."""
     if not -len(found) <= number < len(found):
         there = f"{len(found)}, counted from 0" if found else "none: no module was called, or nothing went backward"
         raise ValueError(f"there is no training step {number} on rank {rank}: the run has {there}")

@@ -6,8 +6,9 @@ ANSWERS = {
     "gpt-chance": Answer(why={"loss": "A model that knows nothing finds every character alike: ln V nats."}),
     "gpt-shared-cores": Answer(
         why={
-            "speed": "Ranks share the processors of this machine: together they have no more than one alone, and"
-            " gradients to average besides. On GPUs of their own it would be nearly their number.",
+            "speed": "Each rank computes on one processor, and they share those of this machine: more ranks than those"
+            " bring nothing, and there are gradients to average besides. On GPUs of their own it would be nearly their"
+            " number.",
             "mfu": "The device's own speed is measured with all ranks at work. What lowers the MFU is the rest of a"
             " step: gradients are averaged, and a rank waits for the slowest.",
         }

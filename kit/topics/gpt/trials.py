@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.profiler import record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kit.cost.training import mfu
 from kit.topics.gpt.peak import peak_of
 from kit.topics.gpt.run import Config, prepare
+from kit.trace.overlap import STEP
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,10 @@ def trial(config: Config, steps: int = 6, budget: float = float("inf")) -> Trial
         if config.checkpoints and config.resume:
             training.checkpoints(config.checkpoints).resume(trainer)
             done = trainer.done
-        reports = [trainer.step() for _ in range(steps)]
+        reports = []
+        for number in range(steps):
+            with record_function(f"{STEP}{number}"):
+                reports.append(trainer.step())
     seconds, tokens = median(one.seconds for one in reports[1:]), reports[0].tokens
     peak, _ = peak_of(device, config.extras.precision)
     reached = mfu(

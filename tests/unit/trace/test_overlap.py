@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kit.trace.facts import Pass, Region
+from kit.trace.facts import Pass, Region, Stretch
 from kit.trace.overlap import RankOverlap
 from kit.trace.trace import Trace
 from tests.traces import example
@@ -116,6 +116,22 @@ def test_one_step_of_several() -> None:
     assert rank.starts == 0 and rank.ends == pytest.approx(311e-6), "its own start is the zero of the axis"
     assert trace.overlap() == trace.overlap(1)
     with pytest.raises(ValueError, match="no training step 2 on rank 0"):
+        trace.overlap(2)
+
+
+def test_steps_that_code_has_named() -> None:
+    """As torch.profiler names them; where passes were not watched."""
+    whole = backward(4, compute=100, send=60)
+    begins = whole.ranks[0].active[0][0]
+    named = tuple(
+        Stretch(name, begins + 1000 * start, begins + 1000 * end)
+        for name, start, end in (("ProfilerStep#0", 0, 190), ("other", 0, 400), ("ProfilerStep#1", 190, 460))
+    )
+    trace = replace(whole, ranks=tuple(replace(rank, stretches=named) for rank in whole.ranks))
+    (first, _), (last, _) = trace.overlap(0).ranks, trace.overlap().ranks
+    assert microseconds(first.computing) == [(0, 190)] and len(first.flights) == 1
+    assert microseconds(last.computing) == [(0, 210)] and numbers(last)[2] == 60
+    with pytest.raises(ValueError, match="there is no training step 2 on rank 0: the run has 2, counted from 0"):
         trace.overlap(2)
 
 
