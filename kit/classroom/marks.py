@@ -21,6 +21,9 @@ class Student:
     name: str
     key: str
 
+    def __post_init__(self) -> None:
+        _on_one_line(self, "name", "key")
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -29,6 +32,9 @@ class Trouble:
     file: str
     student: str
     sentence: str
+
+    def __post_init__(self) -> None:
+        _on_one_line(self, "file", "student", "sentence")
 
 
 @dataclass(frozen=True)
@@ -51,11 +57,15 @@ class Graded:
     digest: str  # of the answer without comments and layout: equal answers have equal ones
 
     def __post_init__(self) -> None:
-        """Text of others is a value here: no control character of it gets into a page or a terminal."""
-        for name in ("student", "file", "exercise", "lab", "outcome", "stage", "walls", "digest"):
-            object.__setattr__(self, name, on_one_line(getattr(self, name)))
+        _on_one_line(self, "student", "file", "exercise", "lab", "outcome", "stage", "walls", "digest")
         object.__setattr__(self, "source", shown(self.source.expandtabs(4)))
         object.__setattr__(self, "sentence", shown(self.sentence.expandtabs(4))[:LONGEST])
+
+
+def _on_one_line(record: object, *names: str) -> None:
+    """Text of others is a value here: no control character of it gets into a page or a terminal."""
+    for name in names:
+        object.__setattr__(record, name, on_one_line(getattr(record, name)))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kit.classroom.marks import Class
 
 SCHEMA = "lockstep-class/1"
+LONGEST = 4000  # letters of a cell: spreadsheets take 32,767 of them
 _FORMULAS = ("=", "+", "-", "@")  # what a spreadsheet would compute
 
 
@@ -49,4 +50,5 @@ def as_json(class_: Class) -> str:
 
 
 def _text(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULAS) else cell
+    kept = cell if len(cell) <= LONGEST else f"{cell[: LONGEST - 1]}…"
+    return f"'{kept}" if kept.lstrip().startswith(_FORMULAS) else kept

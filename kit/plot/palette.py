@@ -115,6 +115,7 @@ PAGE = {
     "accent": Paint("#0969da", "#4493f8"),
     "on-accent": Paint("#ffffff", "#0b1220"),
     "bad": Paint("#cf222e", "#ff7b72"),
+    "good": Paint("#1a7f37", "#3fb950"),
     "string": Paint("#0a5c36", "#8fd19e"),
     "keyword": Paint("#6639a6", "#c7a6ff"),
 }

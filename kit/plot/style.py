@@ -19,12 +19,17 @@ _DARK_SYSTEM = "body:not([data-jp-theme-light]):not(.ls-theme-light) .ls"  # whe
 @cache
 def stylesheet() -> str:
     """All CSS the views need, to be put on a page once, inside `<style>`. Every selector is about `ls-` classes."""
+    return _colors() + themes() + _read("lockstep.css") + _read("drawings.css")
+
+
+@cache
+def themes() -> str:
+    """The variables of both themes alone, for a page with a look of its own under `.ls`."""
     dark = _theme(True, _JUPYTER)
-    themes = (
+    return (
         f"{_LIGHT}{{{_theme(False, _JUPYTER)}}}\n{_DARK}{{{dark}}}\n"
         f"@media (prefers-color-scheme: dark){{{_DARK_SYSTEM}{{{dark}}}}}\n"
     )
-    return _colors() + themes + _read("lockstep.css") + _read("drawings.css")
 
 
 @cache

@@ -1,0 +1,97 @@
+"""The page of an exercise: its wrong answers by their sentence, with the code of those who gave them side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit.classroom.pages import code, frame
+from kit.classroom.pages.given import given
+from kit.classroom.pages.overview import OUTCOMES, equal
+from kit.classroom.pages.words import lab_called, names, plain, sentence
+from kit.grade.marks import NOT_ATTEMPTED, PASSED, UNCHECKED
+from kit.grade.words import html_of, joined
+from kit.trace.text import counted
+
+if TYPE_CHECKING:
+    from kit.classroom.marks import Graded
+    from kit.classroom.pages.given import Given
+    from kit.classroom.pages.overview import OneExercise, Overview, WrongWay
+
+AT_ONCE = 6  # different answers of a group that are shown unfolded
+
+
+def html(class_: Overview, each: OneExercise) -> str:
+    lab_gives = given(each.identity)
+    words = {UNCHECKED: "that no check ran on"}
+    counts = ", ".join(
+        f"{each.count(outcome)} {words.get(outcome, outcome)}" for outcome in OUTCOMES if each.count(outcome)
+    )
+    parts = [
+        '<nav><a href="../index.html">The class</a></nav>',
+        f"<h1>{plain(each.identity)}</h1><p>Lab {lab_called(each.lab)}: {counts}.</p>",
+        _teach(lab_gives, each),
+        *(_way(class_, way, lab_gives) for way in each.wrong),
+        _untried(class_, each),
+        _right(class_, each, lab_gives),
+    ]
+    return frame.page(f"{each.identity}: answers of the class", "\n".join(filter(None, parts)))
+
+
+def _teach(lab_gives: Given, each: OneExercise) -> str:
+    if not lab_gives.section or not each.wrong:
+        return ""
+    told = f"The exercise stands under <b>{html_of(lab_gives.section)}</b>."
+    if lab_gives.before:
+        shows = joined(f"<code>{plain(name)}</code>" for name in lab_gives.shows)
+        told += f" To teach again: <b>{html_of(lab_gives.before)}</b>, which has {shows} of its hints."
+    return f'<div class="note"><p>{told}</p><p>First hint: {html_of(lab_gives.hints[0])}</p></div>'
+
+
+def _way(class_: Overview, way: WrongWay, lab_gives: Given) -> str:
+    first = way.marks[0]
+    stage = f"{plain(first.stage)}: " if first.stage else ""
+    letter = f' <span class="letter">{way.letter}</span>' if way.letter else ""
+    answers = equal(way.marks)
+    shown, folded = answers[:AT_ONCE], answers[AT_ONCE:]
+    more = (
+        f"<details><summary>{counted(len(folded), 'other answer')} with this sentence</summary>"
+        f"{_side_by_side(class_, folded, lab_gives)}</details>"
+        if folded
+        else ""
+    )
+    return (
+        f'<section class="way" id="way-{way.number}"><h2><span class="times">{len(way.marks)} ×</span> {stage}'
+        f"{sentence(way.sentence)}{letter}</h2>{_side_by_side(class_, shown, lab_gives)}{more}</section>"
+    )
+
+
+def _side_by_side(class_: Overview, answers: list[tuple[Graded, ...]], lab_gives: Given) -> str:
+    return f'<div class="beside">{"".join(_answer(class_, each, lab_gives) for each in answers)}</div>'
+
+
+def _answer(class_: Overview, marks: tuple[Graded, ...], lab_gives: Given) -> str:
+    first = marks[0]
+    equal_ones = f' <span class="muted">({len(marks)} equal answers)</span>' if len(marks) > 1 else ""
+    said = f'<p class="said">{sentence(first.sentence)}</p>' if first.sentence and first.outcome != PASSED else ""
+    return (
+        f"<article><h3>{names(class_.called(marks))}{equal_ones}</h3>{said}"
+        f"{code.html(first.source, lab_gives, first.sentence if first.outcome != PASSED else '')}</article>"
+    )
+
+
+def _untried(class_: Overview, each: OneExercise) -> str:
+    marks = [mark for mark in each.marks if mark.outcome == NOT_ATTEMPTED]
+    if not marks:
+        return ""
+    return f"<section><h2>{len(marks)} not attempted</h2><p>{names(class_.called(marks))}</p></section>"
+
+
+def _right(class_: Overview, each: OneExercise, lab_gives: Given) -> str:
+    marks = [mark for mark in each.marks if mark.outcome == PASSED]
+    if not marks:
+        return ""
+    ways = equal(marks)
+    return (
+        f"<section><h2>{len(marks)} passed</h2><details><summary>{counted(len(ways), 'way')} to write it"
+        f"</summary>{_side_by_side(class_, ways, lab_gives)}</details></section>"
+    )
