@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kit import __version__
 from kit.classroom import roster as rosters
 from kit.classroom.dormant import dormant, forget
-from kit.classroom.ground import Ended
+from kit.classroom.ground import Ended, OutOfTime
 from kit.classroom.handins import Answer, HandIn, Unreadable
 from kit.classroom.marks import Book, Graded, Trouble
 from kit.grade import discovery
@@ -254,7 +254,7 @@ class Grading:
         begun = time.monotonic()
         seed = self.terms.seed_of(task.exercise.id)
         try:
-            verdict = judged(task, self._ranks(), seed, self.terms.ranks, self._limit)
+            verdict = self._verdict(task, seed)
         except Ended as problem:
             told = replace(
                 self._blank(task), outcome=FAILED, stage="values", sentence=on_one_line(str(problem)), seed=seed
@@ -272,6 +272,15 @@ class Grading:
                 seed=seed,
             )
         return replace(told, walls=self._walls, seconds=round(time.monotonic() - begun, 3))
+
+    def _verdict(self, task: Task, seed: int) -> Verdict:
+        """On ranks that were started for it, where it ended those that others had been on."""
+        try:
+            return judged(task, self._ranks(), seed, self.terms.ranks, self._limit)
+        except OutOfTime:
+            raise
+        except Ended:
+            return judged(task, self._ranks(), seed, self.terms.ranks, self._limit)
 
     def _ranks(self) -> Ranks:
         """Those of this worker, started when it first needs them."""

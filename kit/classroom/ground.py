@@ -44,6 +44,10 @@ _FORGEABLE = (
     "the ranks of an answer count their own messages: one that rewrites what counts them in its own process could"
     " pass a check of traffic"
 )
+_LENT = (
+    "an answer that loads a topic's reference implementation by a way round, where ranks need that topic themselves,"
+    " has the work of others in it"
+)
 _FORKS = "how many processes an answer starts is not limited: they end with its deadline"
 
 
@@ -59,7 +63,11 @@ Ground = Callable[[], AbstractContextManager[Ranks]]
 
 
 class Ended(Exception):
-    """An answer ended what it ran on, or was still running at its deadline; the text is a sentence."""
+    """An answer ended what it ran on; the text is a sentence."""
+
+
+class OutOfTime(Ended):
+    """It was still running at its deadline."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,14 @@ class Walls:
 def strongest(ranks: int) -> Walls:
     """The strongest walls of this machine, for so many ranks."""
     if _bubblewrap_works():
-        return Walls("bubblewrap", (_FORGEABLE, _FORKS), partial(hosted, ranks, _bubblewrap))
+        return Walls("bubblewrap", (_FORGEABLE, _LENT, _FORKS), partial(hosted, ranks, _bubblewrap))
     return Walls(
         "plain processes with limits on memory, files and time",
         (
             "answers run with your rights: they can read your files, the solutions and the other hand-ins, write where"
             " you may, and use the network (install bubblewrap, or grade in a container)",
             _FORGEABLE,
+            _LENT,
             _FORKS,
         ),
         partial(hosted, ranks, lambda home: []),
@@ -118,7 +127,7 @@ class _Hosted:
             nonlocal fresh
             left = deadline - time.monotonic()
             if left <= 0:
-                raise Ended(f"it was still running after {limit:.0f} s and was ended")
+                raise OutOfTime(f"it was still running after {limit:.0f} s and was ended")
             watching = cast("Watching", asked.watching)  # type: ignore[attr-defined]
             request = host.Request(answer, watching.drive, watching.members, world, arguments, fresh, left)
             fresh = False
@@ -132,7 +141,7 @@ class _Hosted:
             head, parts = self._exchange(process, cloudpickle.dumps(request), deadline + GRACE)
         except TimeoutError as problem:
             self.end()
-            raise Ended(f"it was still running after {limit:.0f} s and was ended") from problem
+            raise OutOfTime(f"it was still running after {limit:.0f} s and was ended") from problem
         except (OSError, inert.Refused) as problem:
             self.end()
             raise Ended("it ended the process that it ran in") from problem
@@ -288,4 +297,5 @@ def _as_it_is(path: str) -> tuple[str, ...]:
 
 def _secrets(package: Path) -> list[Path]:
     """Files of kit that say what is right, and that no rank needs."""
-    return sorted(package.glob("topics/*/mistakes.py"))
+    unused = package / "topics" / "collectives" / "reference"
+    return sorted([*package.glob("topics/*/mistakes.py"), *unused.glob("[!_]*.py")])

@@ -93,7 +93,7 @@ class HandIn:
         """Its answer to each exercise of a lab, in the lab's order."""
         code = Code(self.cells, before=_given(lab))
         for exercise in lab.exercises:
-            yield _answer(code, exercise.id, exercise.function)
+            yield _answer(code, exercise.id, exercise.function, _lent(lab))
 
 
 def answers_in(path: Path, lab: Lab) -> list[Answer]:
@@ -101,7 +101,7 @@ def answers_in(path: Path, lab: Lab) -> list[Answer]:
     return list(HandIn(path).answers(lab))
 
 
-def _answer(code: Code, exercise: str, function: str) -> Answer:
+def _answer(code: Code, exercise: str, function: str, lent: frozenset[str]) -> Answer:
     try:
         found = code.answer(exercise)
     except RecursionError:
@@ -110,7 +110,35 @@ def _answer(code: Code, exercise: str, function: str) -> Answer:
         lost = next((lost.sentence for lost in code.lost if exercise in lost.exercises), "")
         return Answer(exercise, function, "", lost or f'the notebook has no function marked @exercise("{exercise}")')
     source, definition = found
-    return Answer(exercise, definition.name, source, _why_not(definition, source), _is_untouched(definition))
+    problem = _why_not(definition, source) or _not_its_own(source, lent)
+    return Answer(exercise, definition.name, source, problem, _is_untouched(definition))
+
+
+def _not_its_own(source: str, lent: frozenset[str]) -> str:
+    """A sentence where an answer calls what a topic has of its own, beyond what its solution builds on."""
+    for name in _of_topics(ast.parse(source)):
+        if name not in lent:
+            return f"it calls Lockstep's own {name.rpartition('.')[2]}: write it yourself"
+    return ""
+
+
+def _of_topics(tree: ast.Module) -> Iterator[str]:
+    """What a text imports of topics: 'kit.topics.zero.adamw_'."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{one.name}" for one in node.names]
+        elif isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        yield from (name for name in names if name.startswith("kit.topics"))
+
+
+@cache
+def _lent(lab: Lab) -> frozenset[str]:
+    """What of topics the solutions build on, or else what the notebook imports."""
+    home = lab.solutions
+    texts = [home.read_text(encoding="utf-8")] if home.is_file() else cells_of(lab.notebook)
+    return frozenset(name for text in texts for name in _of_topics(ast.parse(text)))
 
 
 def _why_not(definition: Definition, source: str) -> str:

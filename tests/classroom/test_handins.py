@@ -137,6 +137,10 @@ PROBLEMS = {
     "text that does not compile": (f"{MARK}def f(n):\n    continue", "compile"),
     "text that does not parse": (f"{MARK}def f(n) return n", "code cell 1 does not parse (line 2"),
     "a file instead of a cell": (f"%%writefile f.py\n{MARK}def f(n): return n", "begins with %%writefile"),
+    "Lockstep's own": (
+        "from kit.topics.collectives import ring_all_reduce as ring\n" + MARK + "def f(n): return ring(n)",
+        "calls Lockstep's own ring_all_reduce",
+    ),
     "nothing": ("A = 1", 'no function marked @exercise("who-am-i")'),
 }
 

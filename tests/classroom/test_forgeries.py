@@ -1,0 +1,48 @@
+"""No answer gets a mark it has not earned, and none spoils the mark of the next one."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kit.classroom import ground
+from kit.classroom.dormant import dormant
+from kit.classroom.ground import Ended, Ranks
+from kit.classroom.handins import Answer
+from kit.grade import answers, discovery
+from kit.grade.checker import Judge
+from tests.classroom.forgeries import HELD, SHORT
+
+EXERCISE = discovery.find("broadcast")
+LIMIT = 10.0  # s, for those that run on
+WALLS = ground.strongest(3)
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    with WALLS.ranks() as made:
+        yield made
+
+
+def status(ranks: Ranks, text: str, limit: float) -> str:
+    answer = Answer(EXERCISE.id, EXERCISE.function, text)
+    try:
+        return Judge(EXERCISE, dormant(answer), ranks.runner(answer, time.monotonic() + limit), 3, 20).verdict().status
+    except Ended:
+        return "failed"
+
+
+@pytest.mark.skipif(WALLS.name != "bubblewrap", reason="no bubblewrap here: the walls say that they hold little")
+@pytest.mark.parametrize("name", HELD)
+def test_a_forgery_is_held(ranks: Ranks, name: str, request: pytest.FixtureRequest) -> None:
+    if name not in SHORT and not request.config.getoption("--full-matrix"):
+        pytest.skip("in the full matrix")
+    assert status(ranks, HELD[name], LIMIT) in ("failed", "not attempted")
+
+
+def test_a_right_answer_passes_after_all_of_them(ranks: Ranks) -> None:
+    head = "import torch\nimport torch.distributed as dist\n\n\n"
+    assert status(ranks, head + inspect.getsource(answers.solution_of(EXERCISE)), 1000.0) == "passed"
