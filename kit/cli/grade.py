@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _grade(options: argparse.Namespace, roster: Roster | None, terms: Terms) -> int:
-    from kit.classroom import ground, tables
+    from kit.classroom import ground, pages, tables
     from kit.classroom.grading import Grading, tasks_in
     from kit.classroom.marks import Book, Class
     from kit.grade.marks import UNCHECKED
@@ -84,7 +84,8 @@ def _grade(options: argparse.Namespace, roster: Roster | None, terms: Terms) -> 
     took = round(time.monotonic() - begun, 1)
     class_ = Class(everybody, marks, tuple(troubles), labs, walls.name, walls.not_held, took, options.each)
     tables.write(class_, options.out)
-    print("", *_summary(class_), f"Marks: {options.out / 'marks.csv'}", sep="\n", flush=True)
+    page = pages.write(class_, options.out)
+    print("", *_summary(class_), f"Pages: {page}; marks: {options.out / 'marks.csv'}", sep="\n", flush=True)
     return 1 if any(mark.outcome == UNCHECKED and mark.walls for mark in marks) else 0
 
 

@@ -63,6 +63,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_marks(tmp_path: Path) -> None:
     rows = list(csv.DictReader((tmp_path / "cut" / "marks.csv").open(encoding="utf-8", newline="")))
     assert [row["key"] for row in rows] == [*(one.student for one in made), "zz"]
     assert (rows[0]["who-am-i"], rows[-1]["remarks"]) == ("passed", "nothing was handed in")
+    assert "Student s002" in (tmp_path / "cut" / "index.html").read_text()
     assert json.loads((tmp_path / "cut" / "marks.json").read_text())["schema"] == "lockstep-class/1"
 
     mark = next(mark for mark in Book(tmp_path / "cut" / "marks.jsonl") if mark.outcome == "failed")
