@@ -194,7 +194,7 @@ def test_wrong_answers_stand_by_their_sentence_the_commonest_first(pages: Path) 
 def test_what_leads_to_an_exercise_is_found_by_the_names_in_its_hints() -> None:
     found = given("rank-zero-speaks")
     assert found.section == "Write it: rank 0 speaks"
-    assert found.before == "Step it live: they meet" and found.shows == ("all_reduce",)
+    assert found.before == "Step it live: they meet" and found.shows == ("dist.all_reduce",)
     assert given("no-such-exercise") == Given()
 
 

@@ -54,7 +54,7 @@ def _to_see(class_: Overview) -> str:
     """For each exercise how it went, and the commonest mistake."""
     if not class_.exercises:
         return ""
-    rows = "".join(_exercise(each) for each in class_.exercises)
+    rows = "".join(_exercise(each, several=len(class_.labs) > 1) for each in class_.exercises)
     heads = "".join(
         f'<th scope="col"{extra}>{text}</th>'
         for text, extra in (
@@ -70,7 +70,7 @@ def _to_see(class_: Overview) -> str:
     )
 
 
-def _exercise(each: OneExercise) -> str:
+def _exercise(each: OneExercise, several: bool) -> str:
     first = each.wrong[0] if each.wrong else None
     told = (
         f'<a href="{each.page}#way-1"><b>{len(first.marks)}</b> × {sentence(first.sentence)}</a>'
@@ -82,7 +82,7 @@ def _exercise(each: OneExercise) -> str:
         for outcome in OUTCOMES
         if each.count(outcome)
     )
-    lab = f'<span class="muted">{lab_called(each.lab)}</span>'
+    lab = f'<span class="muted">{lab_called(each.lab)}</span>' if several else ""
     return (
         f'<tr><th scope="row"><a href="{each.page}">{plain(each.identity)}</a> {lab}</th>'
         f'<td class="rate">{share(each.count(PASSED), len(each.marks))}'

@@ -52,7 +52,11 @@ def _folded(block: Sequence[int], rows: str) -> str:
 
 def _given_lines(lines: Sequence[str], given: Given) -> list[bool]:
     """Which lines are the lab's: those of the stub in their order, and imports and helpers it has anywhere."""
-    ours = [not line.startswith((" ", "\t")) and (line.rstrip() in given.lines or not line) for line in lines]
+    ours = [
+        line.startswith(("import ", "from "))
+        or (not line.startswith((" ", "\t")) and (line.rstrip() in given.lines or not line))
+        for line in lines
+    ]
     matcher = SequenceMatcher(None, given.stub.rstrip().split("\n"), lines, autojunk=False)
     for block in matcher.get_matching_blocks():
         for number in range(block.b, block.b + block.size):

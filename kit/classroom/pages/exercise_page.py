@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kit.classroom.pages.given import Given
     from kit.classroom.pages.overview import OneExercise, Overview, WrongWay
 
+SHORT = 2  # wrong sentences that need no list of them
 AT_ONCE = 6  # different answers of a group that are shown unfolded
 
 
@@ -30,6 +31,7 @@ def html(class_: Overview, each: OneExercise) -> str:
         '<nav><a href="../index.html">The class</a></nav>',
         f"<h1>{plain(each.identity)}</h1><p>Lab {lab_called(each.lab)}: {counts}.</p>",
         _teach(lab_gives, each),
+        _contents(each),
         *(_way(class_, way, lab_gives) for way in each.wrong),
         _untried(class_, each),
         _right(class_, each, lab_gives),
@@ -43,8 +45,21 @@ def _teach(lab_gives: Given, each: OneExercise) -> str:
     told = f"The exercise stands under <b>{html_of(lab_gives.section)}</b>."
     if lab_gives.before:
         shows = joined(f"<code>{plain(name)}</code>" for name in lab_gives.shows)
-        told += f" To teach again: <b>{html_of(lab_gives.before)}</b>, which has {shows} of its hints."
+        told += f" To teach again: <b>{html_of(lab_gives.before)}</b>, where {shows} of its hints can be seen."
     return f'<div class="note"><p>{told}</p><p>First hint: {html_of(lab_gives.hints[0])}</p></div>'
+
+
+def _contents(each: OneExercise) -> str:
+    """All wrong sentences at a glance, where there are more than a screen holds."""
+    if len(each.wrong) <= SHORT:
+        return ""
+    rows = "".join(
+        f'<li><a href="#way-{way.number}"><b>{len(way.marks)}</b> × {sentence(way.sentence)}</a></li>'
+        for way in each.wrong
+    )
+    return (
+        f'<details class="contents" open><summary>{len(each.wrong)} wrong sentences</summary><ul>{rows}</ul></details>'
+    )
 
 
 def _way(class_: Overview, way: WrongWay, lab_gives: Given) -> str:
@@ -55,24 +70,27 @@ def _way(class_: Overview, way: WrongWay, lab_gives: Given) -> str:
     shown, folded = answers[:AT_ONCE], answers[AT_ONCE:]
     more = (
         f"<details><summary>{counted(len(folded), 'other answer')} with this sentence</summary>"
-        f"{_side_by_side(class_, folded, lab_gives)}</details>"
+        f"{_side_by_side(class_, folded, lab_gives, way.sentence)}</details>"
         if folded
         else ""
     )
     return (
         f'<section class="way" id="way-{way.number}"><h2><span class="times">{len(way.marks)} ×</span> {stage}'
-        f"{sentence(way.sentence)}{letter}</h2>{_side_by_side(class_, shown, lab_gives)}{more}</section>"
+        f"{sentence(way.sentence)}{letter}</h2>{_side_by_side(class_, shown, lab_gives, way.sentence)}{more}</section>"
     )
 
 
-def _side_by_side(class_: Overview, answers: list[tuple[Graded, ...]], lab_gives: Given) -> str:
-    return f'<div class="beside">{"".join(_answer(class_, each, lab_gives) for each in answers)}</div>'
+def _side_by_side(class_: Overview, answers: list[tuple[Graded, ...]], lab_gives: Given, said: str = "") -> str:
+    """said: the sentence above them, which none of them repeats."""
+    return f'<div class="beside">{"".join(_answer(class_, each, lab_gives, said) for each in answers)}</div>'
 
 
-def _answer(class_: Overview, marks: tuple[Graded, ...], lab_gives: Given) -> str:
+def _answer(class_: Overview, marks: tuple[Graded, ...], lab_gives: Given, above: str) -> str:
     first = marks[0]
     equal_ones = f' <span class="muted">({len(marks)} equal answers)</span>' if len(marks) > 1 else ""
-    said = f'<p class="said">{sentence(first.sentence)}</p>' if first.sentence and first.outcome != PASSED else ""
+    said = (
+        f'<p class="said">{sentence(first.sentence)}</p>' if first.outcome != PASSED and first.sentence != above else ""
+    )
     return (
         f"<article><h3>{names(class_.called(marks))}{equal_ones}</h3>{said}"
         f"{code.html(first.source, lab_gives, first.sentence if first.outcome != PASSED else '')}</article>"

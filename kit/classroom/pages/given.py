@@ -13,8 +13,8 @@ from kit.grade import discovery
 
 _HEADING = re.compile(r"^## +(.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
-_API = re.compile(r"[A-Za-z]\w*_\w+|(?<=dist\.)\w+|(?<=torch\.)\w+")  # what a library calls something
-_EVERYWHERE = {"get_rank", "get_world_size"}
+_API = re.compile(r"(?:dist|torch)\.\w+|\b[A-Za-z]\w*_\w+")  # what a library calls something
+_EVERYWHERE = {"dist.get_rank", "dist.get_world_size"}
 _FRAME = ("Goal and time", "Set-up")  # sections that teach nothing
 HARDER = "One harder variation"
 
