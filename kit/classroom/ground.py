@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kit.grade.checker import Watching
     from kit.grade.exercise import Runner
 
-MEMORY = 1_500_000_000  # bytes: four ranks with torch, and what they talk through
+MEMORY = 1_000_000_000  # bytes: four ranks with torch, and what they talk through
 MOST_OF_A_PROCESS = 8 << 30  # bytes of address space: torch alone takes two
 LARGEST_FILE = 256 << 20
 STARTING = 120.0  # s until its ranks stand
@@ -279,6 +279,7 @@ def _bubblewrap(home: Path) -> list[str]:
     return [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
         *(word for name, value in _environment(home).items() for word in ("--setenv", name, value)),
+        *("--setenv", "TMPDIR", "/tmp"),  # short, as names of sockets have to be
         *system,
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *bound,

@@ -59,13 +59,18 @@ class Graded:
     def __post_init__(self) -> None:
         _on_one_line(self, "student", "file", "exercise", "lab", "outcome", "stage", "walls", "digest")
         object.__setattr__(self, "source", shown(self.source.expandtabs(4)))
-        object.__setattr__(self, "sentence", shown(self.sentence.expandtabs(4))[:LONGEST])
+        object.__setattr__(self, "sentence", as_kept(self.sentence))
 
 
 def _on_one_line(record: object, *names: str) -> None:
     """Text of others is a value here: no control character of it gets into a page or a terminal."""
     for name in names:
         object.__setattr__(record, name, on_one_line(getattr(record, name)))
+
+
+def as_kept(sentence: str) -> str:
+    """A sentence as a mark has it."""
+    return shown(sentence.expandtabs(4))[:LONGEST]
 
 
 @dataclass(frozen=True)

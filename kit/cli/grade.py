@@ -60,8 +60,14 @@ def run(options: argparse.Namespace) -> int:
     if options.handins is None:
         raise ValueError("name the folder with what your class handed in: lockstep grade HANDINS --out marks")
     roster = Roster.read(options.roster) if options.roster else None
-    terms = Terms.agreed(options.out, options.handins, options.roster, options.ranks, options.seed)
-    return _grade(options, roster, terms)
+    try:
+        terms = Terms.agreed(options.out, options.handins, options.roster, options.ranks, options.seed)
+        return _grade(options, roster, terms)
+    except OSError as problem:
+        raise ValueError(
+            f"marks cannot be written to {options.out} ({problem.strerror}): name another folder with --out, or make"
+            " room, and give the same command again"
+        ) from problem
 
 
 def _grade(options: argparse.Namespace, roster: Roster | None, terms: Terms) -> int:
@@ -135,8 +141,9 @@ def _again(options: argparse.Namespace) -> int:
     """Repeat a verdict from its seed; 1 where it is another one than was marked."""
     from kit.classroom import ground
     from kit.classroom.grading import Terms, judged, tasks_in
-    from kit.classroom.marks import Book
+    from kit.classroom.marks import Book, as_kept
     from kit.classroom.roster import Roster
+    from kit.grade.words import shown
 
     who, exercise = options.again
     terms = Terms.kept(options.out)
@@ -156,11 +163,12 @@ def _again(options: argparse.Namespace) -> int:
     walls = ground.strongest(terms.ranks)
     with walls.ranks() as ranks:
         verdict = judged(task, ranks, mark.seed, mark.ranks, options.limit, beside=True)
-    print(f"Behind {walls.name}, with seed {mark.seed}, on up to {mark.ranks} ranks:", "", verdict, "", sep="\n")
+    print(f"Behind {walls.name}, with seed {mark.seed}, on up to {mark.ranks} ranks:", "", sep="\n")
+    print(shown(str(verdict)), "", sep="\n")
     print(verdict.side_by_side(), "", sep="\n")
     lines = task.answer.source.rstrip("\n").split("\n")
-    print(*(f"{number:>4}  {_shown(line)}" for number, line in enumerate(lines, 1)), sep="\n")
-    if (verdict.status, verdict.sentence) == (mark.outcome, mark.sentence):
+    print(*(f"{number:>4}  {shown(line.expandtabs(4))}" for number, line in enumerate(lines, 1)), sep="\n")
+    if (verdict.status, as_kept(verdict.sentence)) == (mark.outcome, mark.sentence):
         return 0
     print("", f"This is not what was marked: {mark.outcome}: {mark.sentence}", sep="\n")
     return 1
@@ -176,9 +184,3 @@ def _mark_of(marks: Sequence[Graded], who: str, exercise: str) -> Graded:
         known = ", ".join(dict.fromkeys(mark.exercise for mark in of_student))
         raise ValueError(f"{who} has no mark for {exercise!r}: there are {known}")
     return found[-1]
-
-
-def _shown(line: str) -> str:
-    from kit.grade.words import shown
-
-    return shown(line.expandtabs(4))

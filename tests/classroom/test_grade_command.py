@@ -79,6 +79,7 @@ WRONG = {
     "no folder": (["nowhere"], "there is no folder"),
     "no hand-ins": ([], "name the folder"),
     "no class list": (["here", "--roster", "none.csv"], "cannot be read"),
+    "a file as the folder of marks": (["here", "--out", "here/file"], "marks cannot be written to here/file"),
     "nothing to repeat": (["--again", "ada", "broadcast"], "has no marks"),
 }
 
@@ -89,6 +90,7 @@ def test_a_request_that_makes_no_sense_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "file").touch()
     assert main(["grade", *words]) == 2
     assert sentence in capsys.readouterr().err
 
