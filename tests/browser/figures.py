@@ -1,25 +1,33 @@
 """Takes the pictures of the README anew: lab 01 in Chromium, six steps of real ranks, rank 2 held back; a terminal with
-`lockstep doctor --gpu`, whose steps play on CPU ranks here.
+`lockstep doctor --gpu`, whose steps play on CPU ranks here; the page of a made class that `lockstep grade` has graded.
 
     python -m tests.browser.figures [FOLDER]
 
-Writes panel-light.png, panel-dark.png, doctor-light.png and doctor-dark.png into assets/figures, or into FOLDER.
+Writes panel-light.png, panel-dark.png, doctor-light.png, doctor-dark.png, class-light.png and class-dark.png into
+assets/figures, or into FOLDER.
 """
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import subprocess
 import sys
 import tempfile
 from html import escape
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from kit.grade import answers, discovery
+from kit.grade.exercise import Exercise
 from kit.plot.palette import THEMED
 from kit.resources import assets, labs
 from tests.browser.book import NotebookPage, launched
 from tests.browser.jupyter import LabServer
+from tests.classroom.made_class import Makes
+from tests.classroom.notebooks import notebook
+from tests.classroom.seen_class import LAB, NAMES
 
 MOST = 300_000  # bytes a picture may have
 
@@ -63,6 +71,40 @@ def terminal(said: str, command: str, browser: Any, theme: str, target: Path) ->
     page.close()
 
 
+def class_graded(scratch: Path) -> Path:
+    """The folder with the pages of a class of seventy: most are right, and some mistakes are commoner than others."""
+    random, makes, handins = Random(3), Makes(discovery.labs()[LAB]), scratch / "hand-ins"
+    handins.mkdir()
+    roster = ["name,key"]
+    for number, name in enumerate(NAMES):
+        key = f"s{number:03}"
+        roster.append(f"{name},{key}")
+        if number % 33 == 32:
+            continue
+        texts = {exercise.id: answer for exercise in makes.lab.exercises if (answer := _answer(exercise, random))}
+        made = notebook(*makes.with_answers(texts)) if number % 41 != 40 else ""
+        (handins / f"{key}.ipynb").write_text(made, encoding="utf-8")
+    (scratch / "class.csv").write_text("\n".join(roster), encoding="utf-8")
+    command = [sys.executable, "-m", "kit.cli", "grade", str(handins), "--roster", str(scratch / "class.csv")]
+    subprocess.run([*command, "--out", str(scratch / "marks"), "--seed", "7"], cwd=scratch, check=True)
+    return scratch / "marks"
+
+
+def _answer(exercise: Exercise, random: Random) -> str:
+    """What a student made of an exercise; nothing where it was not tried."""
+    right = inspect.getsource(answers.solution_of(exercise))
+    first, second, third, fourth = exercise.mistakes[:4]
+    kinds = [right, first.code(right), second.code(right), third.code(right), fourth.code(right), ""]
+    return random.choices(kinds, (11, 5, 2, 1, 1, 1))[0]
+
+
+def class_page(pages: Path, browser: Any, theme: str, target: Path) -> None:
+    page = browser.new_page(viewport={"width": 1100, "height": 980}, device_scale_factor=1.6, color_scheme=theme)
+    page.goto((pages / "index.html").as_uri())
+    page.screenshot(path=str(target))
+    page.close()
+
+
 def squeeze(picture: Path) -> None:
     """Lossless first: fewer colours would bend the ones that mean something."""
     from PIL import Image
@@ -92,6 +134,11 @@ def main() -> None:
         for theme in ("light", "dark"):
             picture = folder / f"doctor-{theme}.png"
             terminal(said, "lockstep doctor --gpu --device cpu", browser, theme, picture)
+            squeeze(picture)
+        graded = class_graded(Path(scratch))
+        for theme in ("light", "dark"):
+            picture = folder / f"class-{theme}.png"
+            class_page(graded, browser, theme, picture)
             squeeze(picture)
     for picture in sorted(folder.glob("*.png")):
         print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")

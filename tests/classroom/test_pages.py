@@ -164,6 +164,8 @@ def test_equal_hand_ins_are_named_where_two_answers_are_equal() -> None:
         ("rank 1 sent 96 bytes where 64 bytes are enough", "rank 3 sent 1,200 bytes where 8 bytes are enough"),
         ("-1.5e-07 at [0, 3] where 2 is right", "3 at [11] where 0.25 is right"),
         ("rank 0 sent 2 messages where 1 is enough", "rank 0 sent 1 message where 4 are enough"),
+        ("on 2 ranks, C = 10: rank 0 is wrong", "on 4 ranks, batch size = 1,024, C = 3: rank 3 is wrong"),
+        ("too much was sent (3 ranks, C = 18)", "too much was sent (2 ranks)"),
         ("a tensor of shape (3,) at line 9", "a tensor of shape (12,) at line 10"),
     ],
 )
@@ -175,6 +177,7 @@ def test_a_sentence_is_the_same_whatever_its_numbers_are(one: str, other: str) -
     ("one", "other"),
     [
         ("a float32 tensor where one int64 is right", "a int64 tensor where one float32 is right"),
+        ("on 2 ranks, C = 10: rank 0 is wrong", "right on 2 ranks only; on 3 ranks, C = 10: rank 0 is wrong"),
         ("the sum was not divided by 4", "the sum was divided by 4 twice"),
         ("NameError: name 'x1' is not defined", "NameError: name 'x2' is not defined"),
     ],

@@ -59,7 +59,7 @@ def _to_see(class_: Overview) -> str:
         f'<th scope="col"{extra}>{text}</th>'
         for text, extra in (
             ("exercise", ""),
-            ("passed, of those with a mark", ""),
+            ("passed", ""),
             ("commonest wrong sentence", ""),
             ("on ranks", ' class="number"'),
         )
@@ -84,7 +84,7 @@ def _exercise(each: OneExercise, several: bool) -> str:
     )
     lab = f'<span class="muted">{lab_called(each.lab)}</span>' if several else ""
     return (
-        f'<tr><th scope="row"><a href="{each.page}">{plain(each.identity)}</a> {lab}</th>'
+        f'<tr><th scope="row" class="name"><a href="{each.page}">{plain(each.identity)}</a> {lab}</th>'
         f'<td class="rate">{share(each.count(PASSED), len(each.marks))}'
         f'<div class="bar" aria-hidden="true">{bar}</div></td>'
         f'<td class="told">{told}</td><td class="number took">{lasted(each.seconds)}</td></tr>'

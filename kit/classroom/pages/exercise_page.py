@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kit.classroom.pages import code, frame
 from kit.classroom.pages.given import given
-from kit.classroom.pages.overview import OUTCOMES, equal
+from kit.classroom.pages.overview import OUTCOMES, at_heart, equal
 from kit.classroom.pages.words import lab_called, names, plain, sentence
 from kit.grade.marks import NOT_ATTEMPTED, PASSED, UNCHECKED
 from kit.grade.words import html_of, joined
@@ -89,7 +89,9 @@ def _answer(class_: Overview, marks: tuple[Graded, ...], lab_gives: Given, above
     first = marks[0]
     equal_ones = f' <span class="muted">({len(marks)} equal answers)</span>' if len(marks) > 1 else ""
     said = (
-        f'<p class="said">{sentence(first.sentence)}</p>' if first.outcome != PASSED and first.sentence != above else ""
+        f'<p class="said">{sentence(first.sentence)}</p>'
+        if first.outcome != PASSED and at_heart(first.sentence) != above
+        else ""
     )
     return (
         f"<article><h3>{names(class_.called(marks))}{equal_ones}</h3>{said}"

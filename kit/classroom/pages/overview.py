@@ -21,11 +21,18 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?|
 _SEVERAL = re.compile(r"#(?:\s*,\s*#|\s+and\s+#|\s+to\s+#)+,?")
 _PLURAL = re.compile(r"(# (?:[a-z]+ )?[a-z]+?)s\b")
 _WHICH = re.compile(r"\b(rank|line|chunk|element|layer|stage)s? #")
+_CASE = r"\d+ ranks(?:, [\w ]+ = [\d,]+)*"
+_OF_A_CASE = re.compile(rf"\A[Oo]n {_CASE}: | \({_CASE}\)\Z")
+
+
+def at_heart(sentence: str) -> str:
+    """A sentence without the inputs on which it was found."""
+    return _OF_A_CASE.sub("", sentence)
 
 
 def without_numbers(sentence: str) -> str:
     """What is left of a sentence where ranks, sizes and values are not looked at: equal for the same mistake."""
-    text = _SEVERAL.sub("#", _NUMBER.sub("#", on_one_line(sentence)))
+    text = _SEVERAL.sub("#", _NUMBER.sub("#", at_heart(on_one_line(sentence))))
     text = re.sub(r"\bare\b", "is", _WHICH.sub(r"\1 #", text))
     return _PLURAL.sub(r"\1", text).casefold()
 
@@ -57,8 +64,8 @@ class WrongWay:
 
     @property
     def sentence(self) -> str:
-        """As most of them got it."""
-        return Counter(mark.sentence for mark in self.marks).most_common(1)[0][0]
+        """As most of them got it, for whatever inputs."""
+        return Counter(at_heart(mark.sentence) for mark in self.marks).most_common(1)[0][0]
 
     @property
     def letter(self) -> str:
