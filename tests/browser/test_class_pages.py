@@ -115,6 +115,32 @@ def test_it_is_sorted_and_filtered_by_keys_alone(page: Any, pages: Path) -> None
     assert rows.count() == 4
 
 
+def test_eight_exercises_are_read_without_scrolling_sideways(page: Any, tmp_path: Path) -> None:
+    write(seen_class.of_eight_exercises(), tmp_path)
+    page.goto((tmp_path / "index.html").as_uri())
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(BEYOND) <= 0
+        box = page.locator("table.matrix").bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= width
+    assert (
+        page.locator("table.matrix thead .tilt").evaluate_all(
+            "heads => heads.filter(head => head.scrollHeight > head.clientHeight + 1).length"
+        )
+        == 0
+    )
+
+
+def test_on_paper_nothing_is_folded_and_no_control_is_left(page: Any, pages: Path) -> None:
+    page.emulate_media(media="print")
+    page.goto((pages / "index.html").as_uri())
+    assert not page.locator(".controls").is_visible()
+    page.goto((pages / "exercises" / "first-rescue.html").as_uri())
+    folded = page.locator("details:not([open]) .line code")
+    assert folded.count() > 0
+    assert folded.evaluate_all("lines => lines.filter(line => !line.checkVisibility()).length") == 0
+
+
 def test_the_head_stays_while_rows_pass(page: Any, pages: Path) -> None:
     page.goto((pages / "index.html").as_uri())
     page.locator("table.matrix tbody tr").nth(60).scroll_into_view_if_needed()
