@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kit.classroom.pages.given import Given
 
-LINES, LETTERS = 300, 400  # of an answer, and of one of its lines: a page shows no more
+LINES, LETTERS = 300, 200  # of an answer, and of one of its lines: a page shows no more
 _FEWEST_FOLDED = 2
 _NAMED = re.compile(r"\bline (\d+)\b(?! of )")
 
