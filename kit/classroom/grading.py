@@ -280,6 +280,8 @@ class Grading:
         except OutOfTime:
             raise
         except Ended:
+            if self._left.is_set():
+                raise
             return judged(task, self._ranks(), seed, self.terms.ranks, self._limit)
 
     def _ranks(self) -> Ranks:
