@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 256_000_000  # bytes: a notebook full of pictures has tens of millions
 LARGEST_CODE = 2_000_000  # characters in all its cells
+MOST_STATEMENTS = 5_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class HandIn:
     def __init__(self, path: Path) -> None:
         self.cells = cells_of(path)
         self._own = Code(self.cells)
+        if len(self._own.statements) > MOST_STATEMENTS:
+            raise Unreadable(f"it has more than {MOST_STATEMENTS:,} statements outside of functions")
 
     @property
     def exercises(self) -> tuple[str, ...]:

@@ -278,7 +278,7 @@ class _Slice:
                 break
             if statement.is_whole:
                 break
-        for number in changes if found else ():
+        for number in reversed(changes) if found else ():
             self._carry(number)
         if found or name in _BUILT_IN:
             return True

@@ -67,6 +67,10 @@ FOUND = {  # what a cell may look like: (cells, what the function gives for 5)
         ["T = {}", "for i in range(3):\n    T[i] = i * i", "T.update({9: 9})", f"{MARK}def f(n): return T"],
         {0: 0, 1: 1, 2: 4, 9: 9},
     ),
+    "a table that is filled line by line": (
+        ["T = []\n" + "T.append(0)\n" * 2_000, f"{MARK}def f(n): return len(T)"],
+        2_000,
+    ),
     "mutual recursion": (
         [f"{MARK}def f(n): return n == 0 or g(n - 1)", "def g(n): return n != 0 and f(n - 1)"],
         False,
@@ -186,6 +190,7 @@ UNREADABLE = {
     "a link": (made(_a_link), "a link"),
     "a pipe": (made(lambda path: os.mkfifo(path)), "no plain file"),
     "too large": (made(_far_too_large), "256 MB"),
+    "too many statements": (made(lambda path: path.write_text(notebook("A = 1\n" * 5_001))), "5,000 statements"),
     "too much code": (made(lambda path: path.write_text(notebook("A = 1\n" * 400_000))), "2 million characters"),
 }
 
