@@ -20,6 +20,7 @@ import torch.nn.functional as functional
 from kit.gpt.model import GPT, GPTConfig
 from kit.run.live import LiveRunner
 from tests.ranks.living import alive, until
+from tests.torches import modes_without_a_compiler
 
 
 def disturbs() -> int:
@@ -64,6 +65,7 @@ def test_cleaning_loads_nothing_of_torch_that_costs_seconds(three: LiveRunner) -
         assert loaded.results == [[]] * 3
 
 
+@modes_without_a_compiler
 def test_a_gpt_is_made_and_goes_back_without_torchs_compiler(three: LiveRunner) -> None:
     """It would be 70 MB of each rank, and seconds."""
 

@@ -30,6 +30,7 @@ from tests.topics.collectives.ranks.checks import (
     check_uneven_all_to_all,
     fail_on_rank_one,
 )
+from tests.torches import groups_in_any_order
 
 DTYPES = ("float32", "float64", "bfloat16", "int64")
 
@@ -146,6 +147,7 @@ def test_five_ranks_neither_even_nor_a_power_of_two(five: World) -> None:
         five.run(check_traffic, count, 2, "float32")
 
 
+@groups_in_any_order
 def test_groups_inside_the_world(five: World) -> None:
     assert five.run(check_sub_groups) == [(4, 2, 0), (3, 1), (4, 2, 0), (3, 1), (4, 2, 0)]
 

@@ -16,6 +16,7 @@ import kit
 from kit.run.live import LiveRunner
 from kit.topics.data_parallel import reference as ddp
 from tests.topics.data_parallel.ranks.training import WRAPPERS, flat, torch_ddp
+from tests.torches import groups_in_any_order
 
 TOLERANCE = 1e-12  # float64, a few sums of n numbers below 100; see test_ddp
 ZEROS = {"unused": "zeros"}
@@ -187,6 +188,7 @@ def in_pairs(wrapper: Callable[..., Any]) -> tuple[float, float]:
     return model.weight.item(), model.weight.grad.item()
 
 
+@groups_in_any_order
 @pytest.mark.parametrize("name", ["after backward", "hooks", "one bucket"])
 def test_groups_average_among_themselves_from_their_own_first_rank(
     cluster_of: Callable[[int], LiveRunner], name: str
