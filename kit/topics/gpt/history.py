@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from kit.cost.training import mfu
 from kit.gpt.model import GPTConfig
 from kit.gpt.recipe import Recipe
+
+if TYPE_CHECKING:
+    from kit.trace.trace import Trace
 
 LATELY = 20  # steps: speeds are means over so many
 
@@ -72,12 +75,32 @@ class Taken:
         return Taken(**{**found, "memory": tuple(found["memory"])})
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What of a step's time was not computing, as it was recorded: shares, the mean over all ranks."""
+
+    number: int  # of the step, from 0
+    communication: float  # under way while the rank did not compute
+    waiting: float  # stood still for a rank that had not come: in a pipeline, its bubbles
+
+    @staticmethod
+    def of(trace: Trace, number: int) -> Lost:
+        """Of a trace that holds one step. ValueError where no rank did anything."""
+        seen = trace.overlap()
+        whole = seen.seconds * len(seen.ranks)
+        if not whole:
+            raise ValueError("nothing was recorded of this step")
+        exposed, waited = sum(rank.exposed for rank in seen.ranks), sum(rank.waited for rank in seen.ranks)
+        return Lost(number, exposed / whole, waited / whole)
+
+
 @dataclass
 class History:
     """The steps of one training, as far as they are known."""
 
     about: About
     steps: list[Taken] = field(default_factory=list)
+    lost: Lost | None = None  # of the step that was recorded last
 
     def append(self, taken: Taken) -> None:
         """A step; those from its number on were lost with a rank, and are forgotten."""
@@ -155,6 +178,9 @@ class Writer:
     def append(self, taken: Taken) -> None:
         self._write({"step": asdict(taken)})
 
+    def measured(self, lost: Lost) -> None:
+        self._write({"lost": asdict(lost)})
+
     def close(self) -> None:
         self._file.close()
 
@@ -203,6 +229,8 @@ class Reader:
             found = json.loads(line)
             if "step" in found and self._history is not None:
                 self._history.append(Taken.of(found["step"]))
+            elif "lost" in found and self._history is not None:
+                self._history.lost = Lost(**found["lost"])
             elif self._history is None:
                 self._history = History(About.of(found["about"]))
             else:  # it was resumed, perhaps on other ranks

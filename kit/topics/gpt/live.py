@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from kit.gpt.checkpoint import Checkpoints
 from kit.gpt.trainer import StepReport, Trainer
 from kit.run import current
+from kit.run.errors import RankError
 from kit.run.live import LiveRunner
 from kit.run.recordings.replay_runner import ReplayRunner
 from kit.topics.gpt import recorded, standing
-from kit.topics.gpt.history import History, Reader
+from kit.topics.gpt.history import History, Lost, Reader
 from kit.topics.gpt.recorded import Recorded
 from kit.topics.gpt.run import Config, taken
 from kit.topics.gpt.standing import Begun, Here, Orders, Trouble, Went
 
 if TYPE_CHECKING:
     from kit.run.cursor import Steppable
+    from kit.run.results import Recording
     from kit.run.runner import Runner
 
 SLICE = 2.0  # s of work that ranks are asked for at a time: to ask costs them and the kernel some 15 ms of processor
@@ -170,6 +172,34 @@ class Training:
             with self._cluster.scheduler.lending():
                 self._session = self._runner.step(Trainer.step, Here())
         return self._session
+
+    def measure(self) -> Recording:
+        """Records the very next step and trains on, if it did: what of its time was lost is in `history.lost`.
+
+        Raises ValueError where no step is left, or one is being stepped through; RankError for a step that fails.
+        """
+        goes_on = self.state == "running"
+        if self._session is not None:
+            raise ValueError("a step is being stepped through: run.resume() finishes it, then the next can be measured")
+        self.pause()
+        if self.state != "paused":
+            raise ValueError(f"the training is over ({self.state}): there is no next step. {self.trouble}".strip())
+        try:
+            with self._cluster.scheduler.lending():
+                recording = self._runner.record(Trainer.step, Here())
+        except RankError:
+            self._broken = "the step that was measured failed, and ranks may stand apart"
+            raise
+        finally:
+            if not self._cluster.scheduler.take_back(LEAVING):
+                self._broken = "the ranks did not leave the step that was measured"
+        report: StepReport = recording.results[0]
+        self.history.lost = Lost.of(recording.trace, report.number)
+        self._writer.measured(self.history.lost)
+        self._add(Went([taken(report, ())], report.number + 1))
+        if goes_on:
+            self._ask_for("run")
+        return recording
 
     @property
     def rate(self) -> float:

@@ -20,7 +20,7 @@ from kit.panels.transport import button
 from kit.plot.markup import escape
 from kit.plot.render_svg import html
 from kit.resources import assets
-from kit.topics.gpt.history import History, Taken
+from kit.topics.gpt.history import History, Lost, Taken
 from kit.topics.gpt.live import OVER, Joined, Training
 from kit.topics.gpt.log import LEGEND, Log
 from kit.topics.gpt.pictures import loss_figure, recipe_figure
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 PERIOD = 0.5  # s between two paintings at least
 LINES = 40  # of the log
-KEYS = {" ": "pause", "s": "save", "n": "through"}
-_HEIGHT = 760  # px: enough for a still picture
+KEYS = {" ": "pause", "s": "save", "n": "through", "m": "measure"}
+_HEIGHT = 806  # px: enough for a still picture
 
 
 @cache
@@ -114,6 +114,13 @@ class TrainingPanel(Panel):
         session = self._ours.step_through()
         self._show(session)
         return session
+
+    def measure(self) -> Lost:
+        """Records the very next step, and trains on: what of its time was lost."""
+        self._measure_and_say()
+        self.paint()
+        assert self.history.lost is not None, "it was measured just now"
+        return self.history.lost
 
     @property
     def rate(self) -> float:
@@ -218,11 +225,17 @@ class TrainingPanel(Panel):
             "stop": self._stop,
             "save": self._save_and_say,
             "through": self._step_and_show,
+            "measure": self._measure_and_say,
         }
         self._under_way.soon(motions[name])
 
     def _save_and_say(self) -> None:
         self._notice = f"saved {self._ours.save()}"
+
+    def _measure_and_say(self) -> None:
+        self._ours.measure()
+        assert self.history.lost is not None, "it was measured just now"
+        self._notice = f"step {self.history.lost.number + 1:,} was recorded"
 
     def _step_and_show(self) -> None:
         self._show(self._ours.step_through())
@@ -307,6 +320,7 @@ class Controls:
             "pause", "Pause", "Stands after the steps under way; trains on when pressed again (Space)", True
         )
         self._through = made("through", "Step through", "Opens the very next step in a stepper (N)")
+        self._measure = made("measure", "Measure", "Records the very next step: what of its time is lost (M)")
         self._save = made("save", "Save", "Writes a checkpoint between two steps (S)")
         self._stop = made("stop", "Stop", "Ends the training and frees the ranks")
         self._rate = widgets.FloatText(1.0, description="rate ×", step=0.1)
@@ -322,12 +336,15 @@ class Controls:
         self._notice = widgets.HTML()
         self._notice.add_class("lsp-notice")
         self._keys = widgets.HTML(
-            "<span>keys: <kbd>Space</kbd> pause · <kbd>N</kbd> step through · <kbd>S</kbd> save</span>"
+            "<span>keys: <kbd>Space</kbd> pause · <kbd>N</kbd> step through · <kbd>M</kbd> measure · "
+            "<kbd>S</kbd> save</span>"
         )
         self._keys.add_class("lsp-keys")
 
     def rows(self) -> tuple[widgets.Widget, widgets.Widget]:
-        first = widgets.HBox([self._pause, self._through, self._save, self._stop, self._rate, self._prompt])
+        first = widgets.HBox(
+            [self._pause, self._through, self._measure, self._save, self._stop, self._rate, self._prompt]
+        )
         second = widgets.HBox([self._notice, self._keys])
         first.add_class("lsp-bar")
         for name in ("bar", "quiet"):
@@ -339,7 +356,7 @@ class Controls:
         self._painting = True
         try:
             self._pause.description = "Resume" if status == "paused" else "Pause"
-            for each in (self._pause, self._through, self._save, self._stop):
+            for each in (self._pause, self._through, self._measure, self._save, self._stop):
                 each.disabled = over or busy
             for field, value in ((self._rate, rate), (self._prompt, prompt)):
                 field.disabled = over
@@ -402,6 +419,8 @@ def _numbers(history: History) -> list[tuple[str, str, str]]:
             "memory of a rank",
             "learning rate",
             "norm",
+            "communication",
+            "waiting",
         )
         return [(name, "–", "") for name in names]
     named = {"forward": "dtf", "backward": "dtb"}
@@ -420,4 +439,17 @@ def _numbers(history: History) -> list[tuple[str, str, str]]:
         ("memory of a rank", size_text(max(held)) if held else "–", ", ".join(map(size_text, held))),
         ("learning rate", f"{latest.rate:.3g}", f"of {about.recipe.rate:.3g} at most"),
         ("norm", f"{latest.norm:.3f}", f"of all gradients; clipped at {about.recipe.clip:g}"),
+        *_lost(history),
+    ]
+
+
+def _lost(history: History) -> list[tuple[str, str, str]]:
+    """Shares of the step that was recorded last."""
+    lost = history.lost
+    if lost is None:
+        return [("communication", "–", "no step was measured"), ("waiting", "–", "in a pipeline: bubbles")]
+    when = f"of step {lost.number + 1:,}"
+    return [
+        ("communication", f"{lost.communication:.1%}", f"{when}: not hidden by computing"),
+        ("waiting", f"{lost.waiting:.1%}", f"{when}: for ranks that had not come; in a pipeline: bubbles"),
     ]

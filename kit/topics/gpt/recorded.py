@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kit.gpt.trainer import Trainer
-from kit.topics.gpt.history import About, History, Taken
+from kit.topics.gpt.history import About, History, Lost, Taken
 from kit.topics.gpt.standing import Here
 
 if TYPE_CHECKING:
     from kit.run.cursor import Steppable
     from kit.run.recordings.replay_runner import ReplayRunner
+    from kit.run.results import Recording
 
 NAME = "training"  # of what is kept
 State = Literal["running", "paused", "finished", "stopped", "failed"]
@@ -23,7 +24,9 @@ State = Literal["running", "paused", "finished", "stopped", "failed"]
 def text_of(history: History, state: str, trouble: str, saved: str) -> str:
     """What is kept of a training."""
     about, steps = asdict(history.about), [asdict(step) for step in history.steps]
-    return json.dumps({"about": about, "steps": steps, "state": state, "trouble": trouble, "saved": saved})
+    lost = history.lost and asdict(history.lost)
+    told = {"about": about, "steps": steps, "lost": lost, "state": state, "trouble": trouble, "saved": saved}
+    return json.dumps(told)
 
 
 class Recorded:
@@ -35,7 +38,9 @@ class Recorded:
     def __init__(self, runner: ReplayRunner) -> None:
         self._runner = runner
         found = json.loads(runner.kept(NAME))
-        self.history = History(About.of(found["about"]), [Taken.of(step) for step in found["steps"]])
+        lost = found.get("lost")
+        steps = [Taken.of(step) for step in found["steps"]]
+        self.history = History(About.of(found["about"]), steps, Lost(**lost) if lost else None)
         self.state: State = found["state"]
         self.trouble: str = found["trouble"]
         self._saved = Path(found["saved"])
@@ -59,6 +64,10 @@ class Recorded:
     def step_through(self) -> Steppable:
         """The step that was stepped through, recorded."""
         return self._runner.step(Trainer.step, Here())
+
+    def measure(self) -> Recording:
+        """The step that was measured, recorded."""
+        return self._runner.record(Trainer.step, Here())
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """There is no news."""

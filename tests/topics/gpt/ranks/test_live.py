@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from kit.gpt.recipe import Recipe
 from kit.run.errors import RanksHeld
 from kit.run.live import LiveRunner
 from kit.topics.gpt import compare, live
+from kit.topics.gpt.history import History
 from kit.topics.gpt.live import Training, start
 from kit.topics.gpt.run import Config, prepare
 
@@ -164,6 +166,37 @@ def test_shards_and_stages_train_live_too(config: Config, two: LiveRunner, monke
             run.resume()
         assert run.wait() == "finished", run.trouble
         assert [step.loss for step in run.history.steps] == pytest.approx(alone, abs=1e-4), strategy
+
+
+def test_a_step_is_measured_and_the_training_goes_on_unchanged(
+    config: Config, two: LiveRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What of its time was communication and waiting; in the history, and in its file."""
+    monkeypatch.setattr(live, "SLICE", 1e-9)
+    recipe = replace(config.recipe, steps=6, validate_every=0)
+    for strategy in ("zero2", "pp"):
+        log = tmp_path / f"{strategy}.jsonl"
+        config = replace(config, recipe=recipe, checkpoints="", strategy=strategy, log=str(log))
+        alone = [step.loss for step in prepare(replace(config, strategy="single")).trainer]
+        run = start(config, two)
+        run.pause()
+        assert run.history.done < 6 and run.history.lost is None
+        number = run.history.done
+        trace = run.measure().trace
+        assert run.state == "paused" and run.history.done == number + 1
+        lost = run.history.lost
+        assert lost is not None and lost.number == number
+        assert 0 < lost.communication < 1 and 0 < lost.waiting < 1 and lost.communication + lost.waiting < 1
+        assert {op.name for op in trace.ranks[0].operations} & {"reduce_scatter", "all_reduce", "send"}
+        run.resume()
+        if run.history.done < 6:
+            with suppress(ValueError):  # it may be over by now
+                run.measure()
+        assert run.wait() == "finished", run.trouble
+        assert [step.loss for step in run.history.steps] == pytest.approx(alone, abs=1e-4), strategy
+        assert History.load(log).lost == run.history.lost
+        with pytest.raises(ValueError, match="there is no next step"):
+            run.measure()
 
 
 def test_trainings_are_compared_on_the_ranks(config: Config, two: LiveRunner) -> None:
