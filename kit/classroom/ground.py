@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,8 +82,21 @@ class Walls:
 
 def strongest(ranks: int) -> Walls:
     """The strongest walls of this machine, for so many ranks."""
-    if _bubblewrap_works():
-        return Walls("bubblewrap", (_FORGEABLE, _LENT, _FORKS), partial(hosted, ranks, _bubblewrap))
+    return next((made for made in (bubblewrap(ranks), namespaces(ranks)) if made is not None), plain(ranks))
+
+
+def bubblewrap(ranks: int) -> Walls | None:
+    """None where this machine does not allow them."""
+    return _tried("bubblewrap", ranks, _bubblewrap)
+
+
+def namespaces(ranks: int) -> Walls | None:
+    """Those of the kernel, by tools that every Linux has. None where this machine does not allow them."""
+    return _tried("namespaces", ranks, _namespaces)
+
+
+def plain(ranks: int) -> Walls:
+    """Limits, and no walls: these every machine allows."""
     return Walls(
         "plain processes with limits on memory, files and time",
         (
@@ -258,42 +272,123 @@ def _limited() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _bubblewrap_works() -> bool:
-    if shutil.which("bwrap") is None:
-        return False
+def _tried(name: str, ranks: int, walls: Callable[[Path], list[str]]) -> Walls | None:
     with tempfile.TemporaryDirectory(prefix="ls-") as home:
-        tried = [*_bubblewrap(Path(home)), sys.executable, "-c", "import kit.classroom.host"]
-        done = subprocess.run(tried, env=_environment(Path(home)), capture_output=True, stdin=subprocess.DEVNULL)
-        return done.returncode == 0
+        command = [*walls(Path(home)), sys.executable, "-c", "import kit.classroom.host"]
+        if shutil.which(command[0]) is None:
+            return None
+        done = subprocess.run(command, env=_environment(Path(home)), capture_output=True, stdin=subprocess.DEVNULL)
+    return Walls(name, (_FORGEABLE, _LENT, _FORKS), partial(hosted, ranks, walls)) if done.returncode == 0 else None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What there is inside, for reading alone: Python, what is installed for it, and kit without solutions."""
+
+    links: dict[str, str]
+    shown: tuple[str, ...]
+    hidden: tuple[str, ...]  # files of those shown
+    emptied: tuple[str, ...]  # folders of those shown
+
+
+def _seen() -> _Seen:
+    package = Path(resources.__file__).parent
+    system = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache")
+    python = [sys.prefix, sys.base_prefix, *(path for path in sys.path if path and "site-packages" in path)]
+    labs = [str(path) for folder in resources.own() for path in (*folder.notebooks(), folder.topics)]
+    carried = package / "_carried" / "labs"
+    return _Seen(
+        {path: os.readlink(path) for path in system if os.path.islink(path)},
+        tuple(
+            dict.fromkeys(
+                [path for path in system if os.path.exists(path) and not os.path.islink(path)]
+                + [*python, str(package), *labs]
+            )
+        ),
+        tuple(str(path) for path in _secrets(package)),
+        (str(carried),) if carried.is_dir() else (),
+    )
 
 
 def _bubblewrap(home: Path) -> list[str]:
-    """Nothing but Python, what is installed for it, and kit without its solutions; all of it for reading alone."""
-    package = Path(resources.__file__).parent
-    seen = [sys.prefix, sys.base_prefix, *(path for path in sys.path if path and "site-packages" in path), str(package)]
-    bound = [word for path in dict.fromkeys(seen) for word in ("--ro-bind", path, path)]
-    system = [word for path in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache") for word in _as_it_is(path)]
-    hidden = [word for path in _secrets(package) for word in ("--ro-bind", os.devnull, str(path))]
-    carried = package / "_carried" / "labs"
-    labs = [path for folder in resources.own() for path in (*folder.notebooks(), folder.topics)]
+    seen = _seen()
     return [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
         *(word for name, value in _environment(home).items() for word in ("--setenv", name, value)),
         *("--setenv", "TMPDIR", "/tmp"),  # short, as names of sockets have to be
-        *system,
+        *(word for path, to in seen.links.items() for word in ("--symlink", to, path)),
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
-        *bound,
-        *hidden,
-        *(word for path in labs for word in ("--ro-bind", str(path), str(path))),
-        *(("--tmpfs", str(carried)) if carried.is_dir() else ()),
+        *(word for path in seen.shown for word in ("--ro-bind", path, path)),
+        *(word for path in seen.hidden for word in ("--ro-bind", os.devnull, path)),
+        *(word for path in seen.emptied for word in ("--tmpfs", path)),
         *("--tmpfs", str(home), "--chdir", str(home), "--"),
     ]
 
 
-def _as_it_is(path: str) -> tuple[str, ...]:
-    if os.path.islink(path):
-        return "--symlink", os.readlink(path), path
-    return ("--ro-bind", path, path) if os.path.exists(path) else ()
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_SIOCSIFFLAGS = 0x8914
+_LOOPBACK = (
+    f"import fcntl, socket, struct; fcntl.ioctl(socket.socket(), {_SIOCSIFFLAGS}, struct.pack('16sh14x', b'lo', 1))"
+)
+
+
+def _namespaces(home: Path) -> list[str]:
+    """A root of its own is built in namespaces of its own, by who may do so there; then nobody may any more."""
+    seen, root = _seen(), str(home)
+
+    def at(path: str) -> str:
+        return shlex.quote(root + path)
+
+    def shown(source: str, path: str) -> list[str]:
+        made = (
+            f"mkdir -p {at(path)}" if os.path.isdir(source) else f"mkdir -p {at(os.path.dirname(path))}; : > {at(path)}"
+        )
+        return [f"[ -e {at(path)} ] || {{ {made}; }}", f"mount --bind {shlex.quote(source)} {at(path)}"]
+
+    def read_only(path: str) -> str:
+        return f"mount -o remount,bind,ro,nosuid,nodev {at(path)}"
+
+    def empty(path: str) -> list[str]:
+        return [f"mkdir -p {at(path)}", f"mount -t tmpfs -o size=1g none {at(path)}"]
+
+    environment = {**_environment(home), "TMPDIR": "/tmp"}
+    build = [
+        "mount --make-rprivate /",
+        f"mount -t tmpfs -o size=1m,mode=755 none {at('')}",
+        *(f"ln -s {shlex.quote(to)} {at(path)}" for path, to in seen.links.items()),
+        f"mkdir {at('/proc')} {at('/old')}",
+        f"mount -t proc none {at('/proc')}",
+        *(line for name in _DEVICES for line in shown(f"/dev/{name}", f"/dev/{name}")),
+        *empty("/dev/shm"),
+        *empty("/tmp"),
+        *(line for path in seen.shown for line in (*shown(path, path), read_only(path))),
+        *(line for path in seen.hidden for line in (*shown(os.devnull, path), read_only(path))),
+        *(line for path in seen.emptied for line in empty(path)),
+        *empty(root),
+        f"cd {at('')}",
+        "pivot_root . old",
+        "umount -l /old",
+        "mount -o remount,bind,ro /",
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(_LOOPBACK)}",
+        f"cd {shlex.quote(root)}",
+        # the first process of all stays a shell, which buries those whom others leave behind
+        "exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs env -i "
+        + " ".join(shlex.quote(f"{name}={value}") for name, value in environment.items())
+        + ' sh -c \'"$@"; exit $?\' sh "$@"',
+    ]
+    own = (
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount",
+        "--net",
+        "--ipc",
+        "--uts",
+        "--cgroup",
+    )
+    return ["unshare", *own, "sh", "-ec", "PATH=$PATH:/usr/sbin:/sbin\n" + "\n".join(build), "sh"]
 
 
 def _secrets(package: Path) -> list[Path]:
