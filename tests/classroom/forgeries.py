@@ -90,6 +90,14 @@ HELD = {
     ),
 }
 
+NOT_HELD = (  # what the walls say of themselves: a rank counts its own messages
+    "import gc, torch.distributed as dist\nfrom kit.probe.ledger import Ledger\n\n\n"
+    "def broadcast(x, source, group=None):\n    x = x.clone()\n"
+    "    dist.broadcast(x, group_src=source, group=group)\n"
+    "    for each in gc.get_objects():\n        if type(each) is Ledger:\n            each.entries.clear()\n"
+    "    return x\n"
+)
+
 SHORT = (
     "asks for the solution's function",
     "looks for the solutions everywhere",
