@@ -25,6 +25,10 @@ def test_a_training_is_watched_held_saved_stepped_and_seen_again(open_notebook, 
     page.locator("button.lsp-pause").click()
     page.locator("button.lsp-pause:has-text('Resume')").wait_for()
     assert book.ask("run.state") == "paused"
+    page.locator("button.lsp-measure").click()
+    page.locator(".lsp-notice:has-text('was recorded')").wait_for()
+    assert page.locator(".lspt-number:has-text('communication') b").inner_text().endswith("%")
+    assert book.ask("run.state") == "paused" and float(book.ask("run.history.lost.waiting")) > 0
     stands = book.ask("run.history.done")
     page.locator("button.lsp-save").click()
     page.locator(".lsp-notice:has-text('saved checkpoints')").wait_for()
