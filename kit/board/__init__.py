@@ -1,1 +1,0 @@
-"""The class board: where everybody is during a workshop, told by those who wish to tell it."""
