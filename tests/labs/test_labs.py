@@ -28,7 +28,7 @@ def run(path: Path, world: int, folder: Path, monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setenv("LOCKSTEP_VERDICTS", str(folder / "verdicts.jsonl"))
     monkeypatch.setenv("LOCKSTEP_SOLUTIONS", "1" if solutions else "0")
     done = folder / "done.ipynb"
-    execute(path, done, folder, 300.0, {"ranks": world, **getattr(promises_of(path), "QUICK", {})})
+    execute(path, done, folder, 300.0, {"ranks": world, **quick(path)})
     return json.loads(done.read_text(encoding="utf-8"))
 
 
@@ -43,6 +43,12 @@ def said(notebook: dict[str, Any], name: str) -> str:
     plain = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell["outputs"]]
     texts = ("".join(text) for text in plain)
     return "\n".join(text for text in texts if not text.startswith("the run took "))
+
+
+def quick(path: Path) -> dict[str, Any]:
+    """Parameters with which a lab of ours is over sooner; others have promised nothing."""
+    ours = any(lab.stem == path.stem for lab in LABS)
+    return getattr(promises_of(path), "QUICK", {}) if ours else {}
 
 
 def promises_of(path: Path) -> ModuleType:
