@@ -7,7 +7,6 @@ mark is shared. What one answer does, or what the machine does to it, costs no o
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import secrets
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 from kit import __version__
 from kit.classroom import roster as rosters
 from kit.classroom.dormant import dormant, forget
+from kit.classroom.files import put
 from kit.classroom.ground import Ended, OutOfTime
 from kit.classroom.handins import Answer, HandIn, Unreadable
 from kit.classroom.marks import Book, Graded, Trouble
@@ -78,8 +78,7 @@ class Terms:
         before = cls.kept(folder)
         if before is None:
             terms = cls(secrets.randbelow(1_000_000) if seed is None else seed, ranks or 4, _path(handins), whose)
-            folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / "run.json", json.dumps({"lockstep": __version__, **vars(terms)}, indent=2) + "\n")
+            put(folder / "run.json", json.dumps({"lockstep": __version__, **vars(terms)}, indent=2) + "\n")
             return terms
         for what, asked, had in (
             ("of other hand-ins", _path(handins), before.handins),
@@ -105,13 +104,6 @@ class Terms:
 
 def _path(folder: Path) -> str:
     return on_one_line(str(folder.absolute()))
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
 
 
 # ----------------------------------------------------------------------------------------------- what there is to do

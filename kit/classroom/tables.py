@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from kit.classroom.files import put
 
 if TYPE_CHECKING:
     from kit.classroom.marks import Class
@@ -21,9 +22,7 @@ _FORMULAS = ("=", "+", "-", "@")  # what a spreadsheet would compute
 def write(class_: Class, folder: Path) -> None:
     """`marks.csv` and `marks.json`, each whole or not at all. Raises OSError where they cannot be written."""
     for name, text in (("marks.csv", as_csv(class_)), ("marks.json", as_json(class_))):
-        draft = folder / f".{name}.{os.getpid()}"
-        draft.write_text(text, encoding="utf-8", newline="")
-        draft.replace(folder / name)
+        put(folder / name, text)
 
 
 def as_csv(class_: Class) -> str:

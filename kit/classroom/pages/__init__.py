@@ -5,9 +5,9 @@ They are plain HTML in files: nothing is asked of a network, and nothing but sor
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from kit.classroom.files import put
 from kit.classroom.pages import class_page, exercise_page, student_page
 from kit.classroom.pages.overview import Overview
 
@@ -27,12 +27,5 @@ def write(class_: Class, folder: Path) -> Path:
         *((folder / each.page, exercise_page.html(seen, each)) for each in seen.exercises),
         *((folder / row.page, student_page.html(seen, row)) for row in seen.rows if not row.missing),
     ):
-        _put(path, page)
-    return _put(folder / "index.html", class_page.html(seen))
-
-
-def _put(path: Path, page: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(page, encoding="utf-8")
-    return draft.replace(path)
+        put(path, page)
+    return put(folder / "index.html", class_page.html(seen))
