@@ -61,6 +61,18 @@ class Checkpoints:
         """The newest whole one; None where there is none."""
         return max((path for path in self.folder.glob("step_*") if (path / _ABOUT).is_file()), default=None)
 
+    def make_room(self) -> None:
+        """Tries whether some can be written here; every rank calls, before there is anything to lose.
+
+        Raises OSError where none can, on every rank.
+        """
+        _first_rank(self._tried, "make room for checkpoints")
+
+    def _tried(self) -> None:
+        room = self.folder / ".room"
+        _emptied(room)
+        room.rmdir()
+
     def save(self, trainer: Trainer) -> Path:
         """Writes one; every rank calls, between two steps.
 

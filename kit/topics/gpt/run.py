@@ -255,6 +255,8 @@ def train(config: Config, device: torch.device | str = "cpu", say: Callable[[str
     tell(f"{training.layout} on {training.layout.ranks} x {strategy.device}; peak {peak:.3g} flops/s, {source}")
     log = Log(training.layout.ranks, peak, training.flops)
     checkpoints = training.checkpoints(config.checkpoints) if config.checkpoints else None
+    if checkpoints:
+        checkpoints.make_room()
     if checkpoints and config.resume:
         tell(_resumed(checkpoints.resume(trainer)))
     with (

@@ -147,6 +147,8 @@ def _begun(config: Config, device: torch.device) -> Begun:
     mine.take()
     training = prepare(config, mine.device)
     checkpoints = training.checkpoints(config.checkpoints) if config.checkpoints else None
+    if checkpoints is not None:
+        checkpoints.make_room()
     if checkpoints is not None and config.resume:
         checkpoints.resume(training.trainer)
     about = training.about(*peak_of(mine.device, config.extras.precision))

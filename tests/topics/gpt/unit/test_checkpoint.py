@@ -109,6 +109,15 @@ def files_no_longer_than(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
+def test_a_folder_that_cannot_be_written_is_told_before_the_first_step(kept: Checkpoints, tmp_path: Path) -> None:
+    kept.make_room()
+    assert list(kept.folder.iterdir()) == []
+    (tmp_path / "file").write_text("no folder")
+    there = replace(kept, folder=tmp_path / "file" / "kept")
+    with pytest.raises(OSError, match="could not make room for checkpoints: .*file/kept"):
+        there.make_room()
+
+
 def test_a_full_disk_is_said_and_costs_no_checkpoint(kept: Checkpoints) -> None:
     going = trainer()
     some_steps(going, 1)
