@@ -7,15 +7,13 @@ import builtins
 import importlib
 import inspect
 import linecache
-import site
 import symtable
 import sys
-import sysconfig
 import textwrap
 import types
-from pathlib import Path
 from typing import Any
 
+from kit.probe.own import is_own_file
 from kit.run.export_values import expression, is_drawn
 
 OURS = (
@@ -252,11 +250,7 @@ def _inlined(module: str | None) -> bool:
     if module == "__main__" or module.split(".")[0] in ("kit", "labs"):
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        return False
-    installed = [sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")]
-    installed += [*site.getsitepackages(), site.getusersitepackages()]
-    return not any(Path(file).is_relative_to(place) for place in installed)
+    return file is not None and is_own_file(file)
 
 
 def _may_leave(module: str) -> bool:

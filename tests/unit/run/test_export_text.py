@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
-from kit.run.export_sources import global_names
+from kit.run.export_sources import Sources, global_names
 from kit.run.export_values import expression
 
 
@@ -48,3 +51,15 @@ def test_values_survive_as_text() -> None:
 def test_only_names_from_outside_count() -> None:
     text = "def f(a, b=k):\n    c = [d for d in a if e(d)]\n    def g():\n        return c, h\n    return g\n"
     assert global_names(text) == ["e", "h", "k"]
+
+
+def test_what_another_environment_installed_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a cluster whose modules put torch on the path beside the environment that a person made."""
+    elsewhere = tmp_path / "lib" / "python3" / "site-packages"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "brought_along.py").write_text("def double(x):\n    return 2 * x\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(elsewhere))
+    double = importlib.import_module("brought_along").double
+    sources = Sources()
+    sources.add(double)
+    assert not sources.blocks and "brought_along" in str(sources.imports)
