@@ -11,7 +11,7 @@ import pytest
 from tests.labs.test_labs import promises_of
 from tests.launch import stand_in_for_torchrun
 
-NOT_LONG = ("tests/labs/test_labs.py::test_untouched[", "tests/labs/test_on_nccl.py::test_solved[")
+NOT_LONG = ("tests/labs/test_labs.py::test_untouched[",)
 USUAL = {"test_solved": 3, "test_untouched": 2}  # between them both sizes; at two ranks left is right
 
 
@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A long lab is run untouched without a cluster each time; on ranks, and on NCCL's, in the full matrix alone."""
+    """A long lab is run untouched without a cluster each time, on ranks in the full matrix alone."""
     if config.getoption("--full-matrix"):
         return
     left_out = [item for item in items if item.nodeid.startswith(NOT_LONG) and _is_long(item)]

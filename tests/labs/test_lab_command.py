@@ -51,6 +51,7 @@ def test_kernels_speak_over_sockets_in_a_private_folder(short_path: Path) -> Non
             client.load_connection_file()
             client.start_channels()
             try:
+                client.wait_for_ready(timeout=60)  # what it says before somebody listens is lost
                 said = client.execute_interactive("print(6 * 7)", timeout=60, allow_stdin=False)
             finally:
                 client.stop_channels()

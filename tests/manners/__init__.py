@@ -30,7 +30,7 @@ def take_over() -> None:
     from torch.distributed import distributed_c10d as c10d
 
     from kit.clusters import devices
-    from kit.probe import accelerator, own, run, world
+    from kit.probe import accelerator, own, run, timing, world
     from kit.topics.gpt import standing
     from tests.manners import cuda, group, streams
 
@@ -40,6 +40,7 @@ def take_over() -> None:
     devices.plan = plan
     accelerator.of = cuda.StandIn
     world.connected_group = group.connected_group
+    timing.FEWEST, timing.MOST = 2, 5  # a call takes this device milliseconds: fewer make a batch
     own._INSTALLED += (str(Path(BOOT).parent) + os.sep,)  # nobody's own code, like a library's
     nccl.version = lambda: (2, 27, 5)  # c10d asks for it where it logs what an operation raised
     c10d.default_pg_nccl_timeout = c10d.default_pg_timeout

@@ -7,7 +7,8 @@ pp                          torch.distributed.pipelining, by the schedules that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,7 @@ from kit.topics.pipeline.reference.stages import Stage
 from kit.topics.tensor.reference.gpt import thirds
 
 Tensor = torch.Tensor
+Around = Callable[[], AbstractContextManager[object]]
 
 
 def averaged(module: nn.Module, group: dist.ProcessGroup, adam: Adam, device: torch.device) -> Replica:
@@ -78,6 +80,9 @@ class WholeGradients(Whole):
 
 class DTensors(Whole):
     """AdamW on DTensors, each in shards or the same on all ranks; and on tensors that all ranks hold alike."""
+
+    def gradients(self) -> list[Tensor]:
+        return [_settled(p) for p in self.held_here]
 
     def clip(self, norm: float) -> float:
         """What all ranks hold alike counts on the first of them."""
@@ -120,10 +125,12 @@ def _like(p: Tensor, x: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------------------------- tensor parallel
 
 
-def tensor_parallel(model: Any, mesh: DeviceMesh, adam: Adam, device: torch.device, *, sequence: bool) -> Replica:
+def tensor_parallel(
+    model: Any, mesh: DeviceMesh, adam: Adam, device: torch.device, *, sequence: bool, attending: Around = nullcontext
+) -> Replica:
     """DTensor: layers stay as they are, and a plan says how each one's weights, inputs and outputs lie on the ranks.
 
-    sequence: outside attention and MLP each rank has T/n positions.
+    sequence: outside attention and MLP each rank has T/n positions. attending: as a Replica has it.
     """
     tied = model.unembed is None
     for block in model.blocks:
@@ -139,7 +146,7 @@ def tensor_parallel(model: Any, mesh: DeviceMesh, adam: Adam, device: torch.devi
     group = mesh.get_group()
     optimizer = adam.of_groups([part for one in adam.groups(model) for part in _by_kind(one)])
     replica = Replica(partial(_called, model), model, DTensors(optimizer, model.parameters(), [group]), device, None)
-    replica.attending = loss_parallel  # logits stay in shards by tokens, in the backward pass too
+    replica.attending = _both(attending, loss_parallel)  # logits stay in shards by tokens, in the backward pass too
     return replica
 
 
@@ -182,6 +189,15 @@ class AttentionOfThirds(nn.Module):
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H/n, T, D)
         y: Tensor = self.out(heads.transpose(1, 2).flatten(2))
         return y
+
+
+def _both(first: Around, second: Around) -> Around:
+    @contextmanager
+    def around() -> Iterator[None]:
+        with first(), second():
+            yield
+
+    return around
 
 
 def _called(model: nn.Module, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,14 +14,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from math import isfinite
+from typing import Protocol
 
 import torch
-from torch import nn
+import torch.distributed as dist
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.utils import get_total_norm
+
+from kit.topics.gpt.reference.norm import total_norm
 
 Tensor = torch.Tensor
 CHOICES = {"precision": ("fp32", "tf32", "fp16", "bf16"), "attention": ("fused", "plain"), "adamw": ("fused", "plain")}
@@ -50,6 +53,14 @@ class Extras:
 PLAIN = Extras()
 
 
+class Holder(Protocol):
+    """Whoever has a step's gradients on this rank. groups: over which they are parts of one whole."""
+
+    groups: Sequence[dist.ProcessGroup]
+
+    def gradients(self) -> list[Tensor]: ...
+
+
 class Exact:
     """fp32, and TF32, of which only the device knows. The base of the others."""
 
@@ -57,12 +68,27 @@ class Exact:
         """Around a forward pass."""
         return nullcontext()
 
+    def within(self, forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """A stage's forward pass in these numbers. Its backward pass, by turns with others' forward, is outside."""
+
+        def computed(x: Tensor) -> Tensor:
+            with self.forward():
+                return forward(x)
+
+        return computed
+
     def scaled(self, loss: Tensor) -> Tensor:
         """What goes back in the place of the loss."""
         return loss
 
-    def settled(self, weights: Iterable[nn.Parameter]) -> bool:
-        """Makes the gradients those of the loss; False: they are of no use, and to be computed again."""
+    def unscaled(self, loss: Tensor) -> Tensor:
+        """The loss of what went back."""
+        return loss
+
+    def settled(self, holder: Holder) -> bool:
+        """Makes the gradients those of the loss; False, on all ranks alike: they are of no use, and to be computed
+        again.
+        """
         return True
 
 
@@ -91,9 +117,12 @@ class ScaledLoss(Autocast):
     def scaled(self, loss: Tensor) -> Tensor:
         return loss * self.scale
 
-    def settled(self, weights: Iterable[nn.Parameter]) -> bool:
-        gradients = [p.grad for p in weights if p.grad is not None]
-        finite = bool(torch.isfinite(get_total_norm(gradients)))
+    def unscaled(self, loss: Tensor) -> Tensor:
+        return loss / self.scale
+
+    def settled(self, holder: Holder) -> bool:
+        gradients = holder.gradients()
+        finite = isfinite(total_norm(gradients, holder.groups, self.device))  # a part that is not makes none of them so
         for gradient in gradients:
             gradient.div_(self.scale)  # a power of two: nothing is rounded
         if finite:

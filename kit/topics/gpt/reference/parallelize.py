@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from kit.topics.data_parallel.reference.ddp import BucketedDDP
-from kit.topics.gpt.reference.ladder import PLAIN, Extras, arithmetic, attending, check_device
+from kit.topics.gpt.reference.ladder import PLAIN, Exact, Extras, arithmetic, attending, check_device
 from kit.topics.gpt.reference.layout import Layout
 from kit.topics.gpt.reference.mesh import Groups
 from kit.topics.gpt.reference.pipelined import (
@@ -76,15 +76,19 @@ def parallelize(
     check_device(extras, device)
     adam = replace(adam, fused=extras.adamw == "fused")
     numbers = arithmetic(extras, device)
-    if extras.recompute:
-        recompute_blocks(model)
+    if extras.recompute and layout.tp > 1 and model.dropout.p:
+        raise ValueError(f"recomputed layers would drop other elements than before in {layout}: set dropout to 0")
     groups = Groups.of(layout, device)
     if layout.pp > 1:
         assert line is not None, "a pipeline has a schedule"
-        return in_stages(model, layout, groups, adam, line, extras, seed)
+        return in_stages(model, layout, groups, adam, line, extras, seed, numbers)
     if extras.built_in and layout.tp > 1:
-        return layers_by_torch(model, layout, groups, adam, device)
+        replica = layers_by_torch(model, layout, groups, adam, device, extras)
+        replica.numbers = numbers
+        return replica
     module, counted = in_shards(model, layout, groups, seed)
+    if extras.recompute:
+        recompute_blocks(module)
     if extras.compile:
         module.compile(backend=extras.compile)
     if extras.built_in:
@@ -141,10 +145,12 @@ def zero_of(module: nn.Module, layout: Layout, groups: Groups, adam: Adam) -> Ze
 
 
 def in_stages(
-    model: Any, layout: Layout, groups: Groups, adam: Adam, line: Line, extras: Extras, seed: int
+    model: Any, layout: Layout, groups: Groups, adam: Adam, line: Line, extras: Extras, seed: int, numbers: Exact
 ) -> Pipelined:
     """Stages on ranks as the rows have them; gradients of replicas averaged when a step is through."""
     module, owned = in_shards(model, layout, groups, seed)
+    if extras.recompute:
+        recompute_blocks(module)
     twin = module.tokens.weight if module.unembed is None else None
     stages, held = on_their_ranks(module, line, StageInShards if layout.tp > 1 else Stage)
     me = dist.get_rank(groups.pp)
@@ -155,14 +161,21 @@ def in_stages(
     stepper, average = stepped_after(held_here(mine), counted, layout, groups, adam)
     like = line.like.chunk(layout.tp, 1)[0].contiguous() if layout.sequence else line.like  # (B, T, C) or (B, T/n, C)
     loss_of = line.loss_of if groups.tp is None else partial(vocabulary_loss, group=groups.tp)
+    for stage in mine.values():
+        stage.forward = numbers.within(stage.forward)  # type: ignore[method-assign, assignment]
     forward = [[action for action in row if action.kind == "F"] for row in line.rows]
     looking = Pipeline(forward, mine, line.depth, like, loss_of, groups.pp)
+
+    def back_from(y: Tensor, target: Tensor) -> Tensor:
+        return numbers.scaled(loss_of(y, target))  # ()
+
     training: Passing = (
-        by_torchs_runtime(layout, line, mine, like, loss_of, groups)
+        by_torchs_runtime(layout, line, mine, like, back_from, groups)
         if extras.built_in
-        else Pipeline(line.rows, mine, line.depth, like, loss_of, groups.pp)
+        else Pipeline(line.rows, mine, line.depth, like, back_from, groups.pp)
     )
-    return Pipelined(mine, training, looking, stepper, groups, shared, average, twin, like.device)
+    around = partial(attending, extras)
+    return Pipelined(mine, training, looking, stepper, groups, shared, average, twin, like.device, numbers, around)
 
 
 def by_torchs_runtime(
@@ -213,14 +226,19 @@ def stepped_after(
     return Whole(adam.of(module), counted, groups.there("tp", "pp")), average
 
 
-def layers_by_torch(model: Any, layout: Layout, groups: Groups, adam: Adam, device: torch.device) -> Replica:
+def layers_by_torch(
+    model: Any, layout: Layout, groups: Groups, adam: Adam, device: torch.device, extras: Extras
+) -> Replica:
     """Layers in shards by torch's DTensor."""
     from kit.topics.gpt.reference import built_in  # loads what takes seconds, for those who ask for it
 
     if model.dropout.p:
         raise ValueError("DTensor would drop the same elements of different heads: set dropout to 0, or leave built_in")
     assert groups.mesh is not None, "ranks share layers"
-    return built_in.tensor_parallel(model, groups.mesh["tp"], adam, device, sequence=layout.sequence)
+    if extras.recompute:
+        recompute_blocks(model)
+    around = partial(attending, extras)
+    return built_in.tensor_parallel(model, groups.mesh["tp"], adam, device, sequence=layout.sequence, attending=around)
 
 
 def by_torch(module: nn.Module, layout: Layout, groups: Groups, adam: Adam, device: torch.device) -> Replica:
@@ -237,14 +255,16 @@ def by_torch(module: nn.Module, layout: Layout, groups: Groups, adam: Adam, devi
 
 def check_recipe(model: Any, adam: Adam, layout: Layout) -> None:
     """Raises ValueError for a recipe that a layout would spoil."""
-    shared = layout.tp * layout.pp > 1
-    if adam.muon and (shared or layout.data in ZERO):
+    if adam.muon and (layout.tp > 1 or layout.data in ZERO):
         raise ValueError(
-            f"Muon takes the singular values of a whole matrix, and in {layout} a rank steps parts of the model: train"
-            " by single or ddp, or with optimizer = 'adamw'"
+            f"Muon takes the singular values of a whole matrix, and in {layout} a rank steps parts of them: train by"
+            " single, ddp or pp, or with optimizer = 'adamw'"
         )
-    if shared and not hasattr(model, "positions"):
-        raise ValueError(f"{layout} cuts a GPT with learnt positions, and this one has none: train by single or ddp")
+    if layout.tp > 1 and not hasattr(model, "positions"):
+        raise ValueError(
+            f"{layout} cuts the layers of a GPT with learnt positions, and this one has none: train by single, ddp,"
+            " zero1 to zero3 or pp"
+        )
 
 
 def check(layout: Layout, extras: Extras) -> None:
@@ -260,15 +280,5 @@ def check(layout: Layout, extras: Extras) -> None:
         raise ValueError(f"torch's own is here for one strategy at a time, not for {layout}: leave the switch out")
     if extras.compile and (layout.data not in ("single", "ddp") or layout.tp * layout.pp > 1):
         raise ValueError(f"compiled models are tried with single and ddp, not with {layout}: leave compile out")
-    if extras.recompute and layout.tp > 1:
-        raise ValueError(f"recomputed layers would drop other elements than before in {layout}: leave recompute out")
-    turned = {
-        extras.precision: extras.precision in ("fp16", "bf16"),
-        "plain attention": extras.attention == "plain",
-    }
-    for name in [name for name, on in turned.items() if on and layout.tp * layout.pp > 1]:
-        raise ValueError(f"{name} is tried with data parallel strategies, not with {layout}: leave it out")
-    if extras.precision == "fp16" and layout.data in ZERO:
-        raise ValueError(f"losses are scaled for single and ddp, not for {layout}'s shards: leave fp16, choose bf16")
     if extras.adamw == "plain" and layout.data in ZERO:
         raise ValueError(f"{layout.data} steps shards with an AdamW of its own: leave the switch of AdamW out")

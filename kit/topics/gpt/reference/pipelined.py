@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from kit.topics.gpt.reference.ladder import Exact
 from kit.topics.gpt.reference.mesh import Group, Groups
 from kit.topics.gpt.reference.replicas import KINDS, Batch, Mark, Stepper, WithRandomNumbers
 from kit.topics.gpt.reference.state import RandomStates, gathered, names_of, scattered
@@ -94,7 +95,7 @@ class Pipelined(WithRandomNumbers):
     """One rank's stages of a model.
 
     stages: this rank's, by number. training, looking: through them and back, and forward alone. twin: the head's
-    matrix, where it is the embedding's.
+    matrix, where it is the embedding's. numbers: what they compute in; attending: a context around their passes.
     """
 
     def __init__(
@@ -108,8 +109,11 @@ class Pipelined(WithRandomNumbers):
         average: Averaging,
         twin: nn.Parameter | None,
         device: torch.device,
+        numbers: Exact,
+        attending: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self.stages, self.training, self.looking = stages, training, looking
+        self.numbers, self.attending = numbers, attending
         self.stepper, self.groups, self.shared, self.average = stepper, groups, shared, average
         self.twin, self.device = twin, device
         regions = {stage.region for stage in stages.values() if isinstance(stage, StageInShards)}
@@ -120,14 +124,17 @@ class Pipelined(WithRandomNumbers):
     def gradients(self, micro_batches: Sequence[Batch], mark: Mark) -> Tensor:
         """Ranks average when the whole step is through, once."""
         self._set_mode(training=True)
-        self.stepper.forget()
-        with self.average.quiet():
-            losses = self._through(self.training, micro_batches)
-        for shared in self.shared:
-            shared.add_up()
-        self.average()
-        mark("pipeline")
-        return self._mean(losses, len(micro_batches))
+        while True:
+            self.stepper.forget()  # what a step that was given up has left
+            with self.average.quiet():
+                losses = self._through(self.training, micro_batches)
+            for shared in self.shared:
+                shared.add_up()
+            self.average()
+            mark("pipeline")
+            losses = [self.numbers.unscaled(loss) for loss in losses]  # by the scale that they have
+            if self.numbers.settled(self.stepper):
+                return self._mean(losses, len(micro_batches))
 
     def clip(self, norm: float) -> float:
         return self.stepper.clip(norm)
@@ -152,7 +159,8 @@ class Pipelined(WithRandomNumbers):
         return names_of(self.stages.values(), self.twin)
 
     def _through(self, pipeline: Passing, micro_batches: Sequence[Batch]) -> list[Tensor]:
-        return pipeline.step([tokens for tokens, _ in micro_batches], [targets for _, targets in micro_batches])
+        with self.attending():
+            return pipeline.step([tokens for tokens, _ in micro_batches], [targets for _, targets in micro_batches])
 
     def _mean(self, losses: list[Tensor], m: int) -> Tensor:
         """Ranks without a last stage have none of the m losses; every part of the data counts the same."""

@@ -45,7 +45,7 @@ class Adam:
         groups = self.groups(module)
         if not self.muon:
             return self.of_groups(groups)
-        matrices = [p for name, p in module.named_parameters() if name.startswith("blocks.") and p.dim() == 2]
+        matrices = [p for name, p in module.named_parameters() if "blocks" in name.split(".") and p.dim() == 2]
         rest = [{**group, "params": [p for p in group["params"] if p not in set(matrices)]} for group in groups]
         return Muon(matrices, self.of_groups(rest), self.weight_decay)
 
@@ -67,8 +67,14 @@ class WithRandomNumbers:
 
 
 class Stepper(Protocol):
-    """An optimizer, and the clipping that fits what of the gradients it has on this rank."""
+    """An optimizer, and the clipping that fits what of the gradients it has on this rank.
 
+    groups: over which their squares are added up.
+    """
+
+    groups: Sequence[dist.ProcessGroup]
+
+    def gradients(self) -> list[Tensor]: ...
     def clip(self, norm: float) -> float: ...
     def step(self, rate: float) -> None: ...
     def forget(self) -> None: ...
@@ -114,7 +120,7 @@ class Replica(WithRandomNumbers):
             self.stepper.forget()  # what a step that was given up has left
             with self.attending():
                 mean = self._there_and_back(micro_batches, mark)
-            if self.numbers.settled(self.module.parameters()):
+            if self.numbers.settled(self.stepper):
                 return self._mean(mean)
 
     def _there_and_back(self, micro_batches: Sequence[Batch], mark: Mark) -> Tensor:
@@ -174,9 +180,12 @@ class Whole:
         self.optimizer, self.counted, self.groups = optimizer, list(counted), groups
         self.held_here = [p for group in optimizer.param_groups for p in group["params"]]
 
+    def gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.held_here if p.grad is not None]
+
     def clip(self, norm: float) -> float:
         counted = [p.grad for p in self.counted if p.grad is not None]
-        held = [p.grad for p in self.held_here if p.grad is not None]
+        held = self.gradients()
         found = total_norm(counted, self.groups, held[0].device)
         scale(held, found, norm)
         return found
@@ -215,6 +224,9 @@ class Sharded:
         self, zero: ZeroOptimizer, counted: Iterable[nn.Parameter], groups: Sequence[dist.ProcessGroup]
     ) -> None:
         self.zero, self.counted, self.groups = zero, set(counted), groups
+
+    def gradients(self) -> list[Tensor]:
+        return [unit.gradients.shard for unit in self.zero.units if unit.gradients.shard is not None]
 
     def clip(self, norm: float) -> float:
         """Gradients are sums over ZeRO's ranks until it steps, so their norm is n times that of the mean."""

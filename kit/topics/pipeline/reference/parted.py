@@ -85,15 +85,16 @@ def parted_linear(take: Callable[[Work], None], x: Tensor, weight: Tensor, bias:
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, take: Callable[[Work], None]) -> Tensor:
-        ctx.save_for_backward(x)
+        y = F.linear(x, weight, bias)
+        ctx.save_for_backward(x.to(y.dtype))  # under autocast what it was multiplied as
         ctx.weight, ctx.bias, ctx.take = weight, bias, take
-        return F.linear(x, weight, bias)
+        return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, None, None, None]:
         (x,) = ctx.saved_tensors
         ctx.take(partial(_add_gradients, ctx.weight, ctx.bias, x, dy))
-        return dy @ ctx.weight if ctx.needs_input_grad[0] else None, None, None, None
+        return dy @ ctx.weight.to(dy.dtype) if ctx.needs_input_grad[0] else None, None, None, None
 
 
 @torch.no_grad()
@@ -108,6 +109,6 @@ def _add(parameter: Tensor, gradient: Tensor) -> None:
     if not parameter.requires_grad:
         return
     if parameter.grad is None:
-        parameter.grad = gradient
+        parameter.grad = gradient.to(parameter.dtype)
     else:
         parameter.grad += gradient

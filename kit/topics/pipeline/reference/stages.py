@@ -16,7 +16,7 @@ class Model(Protocol):
     """What is asked of a GPT."""
 
     tokens: nn.Embedding  # (V, C)
-    positions: nn.Embedding
+    positions: nn.Embedding  # may be missing, where attention knows of places
     dropout: nn.Module
     blocks: nn.ModuleList
     norm: nn.Module
@@ -32,7 +32,8 @@ class Stage(nn.Module):
     def __init__(self, model: Model, blocks: range, is_first: bool, is_last: bool) -> None:
         super().__init__()
         if is_first:
-            self.tokens, self.positions, self.dropout = model.tokens, model.positions, model.dropout
+            self.tokens, self.dropout = model.tokens, model.dropout
+            self.positions = getattr(model, "positions", None)
         self.blocks = nn.ModuleDict({str(number): model.blocks[number] for number in blocks})
         if is_last:
             self.norm = model.norm
@@ -47,9 +48,11 @@ class Stage(nn.Module):
         return self.head(x) if self.is_last else x  # (B, T, V) or (B, T, C)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device)  # (T,)
-        x: Tensor = self.dropout(self.tokens(tokens) + self.positions(places))
-        return x  # (B, T, C)
+        x: Tensor = self.tokens(tokens)  # (B, T, C)
+        if self.positions is not None:
+            x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        y: Tensor = self.dropout(x)
+        return y  # (B, T, C)
 
     def head(self, x: Tensor) -> Tensor:
         logits: Tensor = self.unembed(self.norm(x))

@@ -84,7 +84,11 @@ RESUMED_IN_FULL = {2: ["ddp", "zero1"], 4: ["zero2=2 x tp"]}
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """By number of ranks; what proves little more than the others is left to the full matrix."""
-    for name, (usual, in_full) in {"strategies": (ON, ON_IN_FULL), "resumed": (RESUMED, RESUMED_IN_FULL)}.items():
+    for name, (usual, in_full) in {
+        "strategies": (ON, ON_IN_FULL),
+        "resumed": (RESUMED, RESUMED_IN_FULL),
+        "in_16_bits": (IN_16_BITS, IN_16_BITS_IN_FULL),
+    }.items():
         if name in metafunc.fixturenames:
             cases = [*usual.items(), *(in_full.items() if metafunc.config.getoption("--full-matrix") else ())]
             metafunc.parametrize(("size", name), cases, ids=[f"{size}-ranks" for size, _ in cases])
@@ -115,10 +119,18 @@ def test_states_go_from_torchs_own_to_ours_and_back(world_of: Callable[[int], Wo
         assert numbers[3:] == pytest.approx(numbers[:3], abs=TOLERANCE), what
 
 
-def test_in_16_bits_curves_are_the_same_within_the_format(world_of: Callable[[int], World]) -> None:
-    """For the tolerance see unit/test_ladder.py; norms of two ranks differ as those of one do."""
+IN_16_BITS = {2: ["ddp", "zero1", "zero2", "tp+sp", "pp:ZBH1"]}
+IN_16_BITS_IN_FULL = {2: ["zero3", "tp", "pp"], 4: ["ddp=2 x tp", "zero1=2 x pp", "tp=2 x pp:ZBVZeroBubble"]}
+
+
+def test_in_16_bits_curves_are_the_same_within_the_format(
+    world_of: Callable[[int], World], size: int, in_16_bits: list[str], request: pytest.FixtureRequest
+) -> None:
+    """For the tolerance see unit/test_ladder.py; norms of several ranks differ as those of one do."""
     right = serial(True)
-    for what, found in world_of(2).run(training.curves_in_16_bits)[0].items():
+    full = bool(request.config.getoption("--full-matrix"))
+    by_torch = ["ddp", "zero1", "zero2", "tp", "tp+sp", "pp"] if full and size == 2 else []
+    for what, found in world_of(size).run(training.curves_in_16_bits, in_16_bits, by_torch)[0].items():
         tolerance = 16 * 2.5 * 2 ** {"bf16": -9, "fp16": -12}[what.partition(" ")[0]]
         for name in ("loss", "norm", "validation"):
             assert found[name] == pytest.approx(right[name], abs=tolerance), f"{what}: {name}"
@@ -164,11 +176,20 @@ def test_a_rank_killed_while_it_saves_costs_the_steps_since_the_last_checkpoint(
     assert [step.loss for step in going] == pytest.approx(serial(True)["loss"][1:], abs=TOLERANCE)
 
 
-def test_the_second_recipe_trains_alike_on_ranks_with_whole_matrices(world_of: Callable[[int], World]) -> None:
-    """Each takes the same step of Muon by the averaged gradients."""
+@pytest.mark.parametrize("strategy", ["ddp", "pp", "pp:DualPipe"])
+def test_the_second_recipe_trains_alike_on_ranks_with_whole_matrices(
+    world_of: Callable[[int], World], strategy: str
+) -> None:
+    """Each takes the same step of Muon by the same gradients."""
     right = training.modern("single", 1)
-    for found in world_of(2).run(training.modern, "ddp", 2):
-        assert_same(found, right, "ddp, by Muon")
+    for found in world_of(2).run(training.modern, strategy, 2):
+        assert_same(found, right, f"{strategy}, by Muon")
+
+
+def test_todays_model_is_sharded_where_adamw_steps_it(world_of: Callable[[int], World]) -> None:
+    right = training.modern("single", 1, "adamw")
+    for found in world_of(2).run(training.modern, "zero3", 2, "adamw"):
+        assert_same(found, right, "zero3")
 
 
 def test_ranks_share_out_questions(world_of: Callable[[int], World]) -> None:

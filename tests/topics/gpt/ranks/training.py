@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -92,7 +92,11 @@ def curves_with_extras(by_torch: list[str]) -> dict[str, Found]:
     found["recomputed in stages"] = measured(trainer("pp:ZBH1", 2, extras=Extras(recompute=True)))
     found["compiled"] = measured(trainer("ddp", 2, extras=Extras(compile="eager")))
     slow = Extras(attention="plain", adamw="plain", recompute=True)
-    found["the ladder's lowest rungs"] = measured(trainer("ddp", 2, extras=slow))
+    for name in ("ddp", "tp+sp", "pp"):
+        found[f"the ladder's lowest rungs, {name}"] = measured(trainer(name, 2, extras=slow))
+    for name in ("tp", "pp"):
+        plain = Extras(attention="plain", built_in=True)
+        found[f"plain attention, {name} by torch"] = measured(trainer(name, 2, extras=plain))
     return found
 
 
@@ -126,9 +130,9 @@ def answers(strategies: list[str]) -> dict[str, Score]:
     return found
 
 
-def modern(strategy: str, ranks: int) -> Found:
-    """By the second recipe."""
-    return curve(strategy, ranks, replace(RECIPE, optimizer="muon"), replace(SIZES, modern=True))
+def modern(strategy: str, ranks: int, optimizer: Literal["adamw", "muon"] = "muon") -> Found:
+    """Today's model, by the second recipe or by the first."""
+    return curve(strategy, ranks, replace(RECIPE, optimizer=optimizer), replace(SIZES, modern=True))
 
 
 def killed_while_saving(folder: Path) -> None:
@@ -143,14 +147,21 @@ def killed_while_saving(folder: Path) -> None:
     kept.save(going)
 
 
-def curves_in_16_bits() -> dict[str, Found]:
-    """By each format that a strategy may have."""
-    having = {"ddp": ("bf16", "fp16"), "zero1": ("bf16",), "zero2": ("bf16",), "zero3": ("bf16",)}
-    return {
-        f"{precision} {strategy}": measured(trainer(strategy, 2, extras=Extras(precision=precision)))
-        for strategy, formats in having.items()
-        for precision in formats
-    }
+def curves_in_16_bits(strategies: list[str], by_torch: list[str]) -> dict[str, Found]:
+    """By both formats; and in fp16 from a scale at which gradients are infinite, on some ranks before others."""
+    ranks, found = dist.get_world_size(), dict[str, Found]()
+    for precision in ("bf16", "fp16"):
+        for built_in, names in ((False, strategies), (True, by_torch)):
+            for name in names:
+                going = trainer(name, ranks, extras=Extras(precision=precision, built_in=built_in))
+                found[f"{precision} {name}{' by torch' if built_in else ''}"] = measured(going)
+    for name in strategies:
+        going = trainer(name, ranks, extras=Extras(precision="fp16"))
+        numbers: Any = going.strategy.numbers  # type: ignore[attr-defined]
+        numbers.scale = 2.0**24
+        found[f"fp16 {name}, scaled down"] = measured(going)
+        assert 1 < numbers.scale < 2.0**24, "steps were given up"
+    return found
 
 
 def mistaken() -> dict[str, Found]:

@@ -97,8 +97,6 @@ def test_a_block_is_computed_twice_where_it_is_recomputed(recompute: bool) -> No
         (Layout("ddp", dp=2, tp=2), Extras(built_in=True)),
         (Layout(), Extras(built_in=True)),
         (Layout("zero3", dp=2), Extras(compile="inductor")),
-        (Layout(tp=2, pp=2), Extras(recompute=True)),
-        (Layout("zero2", dp=2), Extras(precision="fp16")),
         (Layout("zero1", dp=2), Extras(adamw="plain")),
     ],
 )
