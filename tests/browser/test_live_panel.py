@@ -17,7 +17,7 @@ def test_a_training_is_watched_held_saved_stepped_and_seen_again(open_notebook, 
     page.locator(".lspt-numbers b:text-matches('^[0-9]')").first.wait_for()
     book.until("run.history.done > 120")
     page.locator(".lspt-sample pre:text-matches('.')").wait_for()
-    page.locator(".lsp-losses svg circle, .lsp-losses .lsp-drawn[data-painted]").first.wait_for()
+    page.locator(".lsp-losses :is(svg circle, .lsp-drawn[data-painted]):visible").first.wait_for()
     where = page.locator(".lspt-numbers").bounding_box()
     book.until("run.history.done > 160")
     assert page.locator(".lspt-numbers").bounding_box() == where, "nothing moves while numbers grow"
