@@ -6,7 +6,7 @@ Letters: B windows of a micro-batch, T tokens of a window, m micro-batches, N pa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import cos, pi
+from math import cos, inf, pi
 from typing import Literal
 
 
@@ -40,6 +40,10 @@ class Recipe:
         for name in ("rate", "floor", "eps", "weight_decay", "clip"):
             if not getattr(self, name) >= 0:  # NaN fails this too
                 raise ValueError(f"{name} is 0 or more, not {getattr(self, name)!r}")
+        if self.rate == inf:
+            raise ValueError("rate is inf: no step is as large")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas are two shares that the past has, at least 0 and less than 1, not {self.betas}")
         if self.optimizer not in ("adamw", "muon"):
             raise ValueError(f"optimizer is {self.optimizer!r}: choose 'adamw' or 'muon'")
         self.rate_of(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
@@ -42,13 +43,18 @@ def start(config: Config, ranks: int | None, device: str) -> bool:
     if kind == "cuda" and count > torch.cuda.device_count():
         raise ValueError(f"{count} ranks want a GPU each, and there are {torch.cuda.device_count()}: --device cpu")
     with tempfile.TemporaryDirectory(prefix="lockstep-train-") as folder:  # for this user alone: mode 0700
+        logging.getLogger(spawn.__module__).setLevel(logging.ERROR)  # it would tell of each rank that it ends
         try:
             started = spawn(_rank, (count, Path(folder), config, kind), nprocs=count, join=False)
             with _passed_on(started.pids()) if config.checkpoints else nullcontext():
                 while not started.join():
                     continue
         except ProcessRaisedException as failed:  # the text is the rank's traceback
-            raise RankFailed(f"rank {failed.error_index}: {str(failed).strip().splitlines()[-1]}") from failed
+            last = str(failed).strip().splitlines()[-1]
+            kind_of_error, _, sentence = last.partition(": ")
+            if kind_of_error == ValueError.__name__:  # of what was asked for: every rank says so
+                raise ValueError(sentence) from failed
+            raise RankFailed(f"rank {failed.error_index}: {last}") from failed
         except ProcessExitedException as died:
             how = died.signal_name or f"with exit code {died.exit_code}"
             raise RankFailed(
@@ -108,6 +114,8 @@ def _through(trainer: Trainer) -> bool:
 
 
 def _kind(device: str) -> str:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("torch sees no CUDA device here: --device cpu, or `lockstep doctor --gpu` says what it sees")
     return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
 
 

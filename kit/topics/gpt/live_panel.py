@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ipywidgets as widgets
 
@@ -157,7 +157,7 @@ class TrainingPanel(Panel):
         """All that the panel says, as plain text."""
         history, sample = self.history, self._last_sample()
         told = [" · ".join((*_about(history), self.status)), self._progress_words()]
-        told += [f"{name}: {number}" + (f" ({beside})" if beside else "") for name, number, beside in _numbers(history)]
+        told += [f"{one.name}: {one.number}" + (f" ({one.full})" if one.full else "") for one in _numbers(history)]
         told += [f"after step {sample.number + 1:,} it writes:", sample.sample] if sample else []
         told += [*self._trouble(), *([self._notice] if self._notice else [])]
         return "\n".join(told)
@@ -397,14 +397,27 @@ def _clock(seconds: float) -> str:
 
 def _numbers_html(history: History) -> str:
     return "".join(
-        f'<div class="lspt-number" title="{escape(beside)}"><span>{escape(name)}</span><b>{escape(number)}</b>'
-        f"<small>{escape(beside) or '&#160;'}</small></div>"
-        for name, number, beside in _numbers(history)
+        f'<div class="lspt-number" title="{escape(one.full)}"><span>{escape(one.name)}</span>'
+        f"<b>{escape(one.number)}</b><small>{escape(one.beside) or '&#160;'}</small></div>"
+        for one in _numbers(history)
     )
 
 
-def _numbers(history: History) -> list[tuple[str, str, str]]:
-    """(name, number, what is beside it); '–' before the first step."""
+class _Number(NamedTuple):
+    """whole: what a pointer over it shows, where that is more than there is room for beside it."""
+
+    name: str
+    number: str
+    beside: str = ""
+    whole: str = ""
+
+    @property
+    def full(self) -> str:
+        return self.whole or self.beside
+
+
+def _numbers(history: History) -> list[_Number]:
+    """'–' before the first step."""
     latest, about = history.latest, history.about
     validated = next((step for step in reversed(history.steps) if step.validation is not None), None)
     held = next((step.memory for step in reversed(history.steps) if step.memory), ())
@@ -422,34 +435,44 @@ def _numbers(history: History) -> list[tuple[str, str, str]]:
             "communication",
             "waiting",
         )
-        return [(name, "–", "") for name in names]
+        return [_Number(name, "–") for name in names]
     named = {"forward": "dtf", "backward": "dtb"}
     spent = " · ".join(
         f"{named.get(name, name)} {time_text(one)}"
         for name, one in latest.spent.items()
         if name in named or name == "pipeline"
     )
-    n = about.ranks
+    n, peak = about.ranks, f"of {_speed(about.peak)} a rank"
     return [
-        ("loss", f"{latest.loss:.4f}" if isfinite(latest.loss) else "not a number", lost),
-        ("dt", time_text(history.seconds_per_step), spent),
-        ("samples a second", f"{history.samples_per_second:,.1f}", f"{history.samples_per_second / n:,.1f} a rank"),
-        ("tokens a second", f"{history.tokens_per_second:,.0f}", f"{history.tokens_per_second / n:,.0f} a rank"),
-        ("MFU", f"{history.mfu:.1%}", f"of {about.peak:.3g} flops/s a rank, {about.source}"),
-        ("memory of a rank", size_text(max(held)) if held else "–", ", ".join(map(size_text, held))),
-        ("learning rate", f"{latest.rate:.3g}", f"of {about.recipe.rate:.3g} at most"),
-        ("norm", f"{latest.norm:.3f}", f"of all gradients; clipped at {about.recipe.clip:g}"),
+        _Number("loss", f"{latest.loss:.4f}" if isfinite(latest.loss) else "not a number", lost),
+        _Number("dt", time_text(history.seconds_per_step), spent),
+        _Number(
+            "samples a second", f"{history.samples_per_second:,.1f}", f"{history.samples_per_second / n:,.1f} a rank"
+        ),
+        _Number("tokens a second", f"{history.tokens_per_second:,.0f}", f"{history.tokens_per_second / n:,.0f} a rank"),
+        _Number("MFU", f"{history.mfu:.1%}", peak, f"{peak}, {about.source}"),
+        _Number("memory of a rank", size_text(max(held)) if held else "–", ", ".join(map(size_text, held))),
+        _Number("learning rate", f"{latest.rate:.3g}", f"of {about.recipe.rate:.3g} at most"),
+        _Number("norm", f"{latest.norm:.3f}", f"of all gradients; clipped at {about.recipe.clip:g}"),
         *_lost(history),
     ]
 
 
-def _lost(history: History) -> list[tuple[str, str, str]]:
+def _speed(flops: float) -> str:
+    """flops: floating-point operations a second."""
+    return f"{flops / 1e12:,.3g} Tflop/s" if flops >= 1e12 else f"{flops / 1e9:.3g} Gflop/s"
+
+
+def _lost(history: History) -> list[_Number]:
     """Shares of the step that was recorded last."""
     lost = history.lost
     if lost is None:
-        return [("communication", "–", "no step was measured"), ("waiting", "–", "in a pipeline: bubbles")]
+        return [
+            _Number("communication", "–", "no step was measured"),
+            _Number("waiting", "–", "in a pipeline: bubbles"),
+        ]
     when = f"of step {lost.number + 1:,}"
     return [
-        ("communication", f"{lost.communication:.1%}", f"{when}: not hidden by computing"),
-        ("waiting", f"{lost.waiting:.1%}", f"{when}: for ranks that had not come; in a pipeline: bubbles"),
+        _Number("communication", f"{lost.communication:.1%}", f"{when}: not hidden by computing"),
+        _Number("waiting", f"{lost.waiting:.1%}", f"{when}: for ranks that had not come; in a pipeline: bubbles"),
     ]

@@ -9,7 +9,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from kit.topics.gpt.reference import Adam, Layout, parallelize
 from kit.topics.gpt.reference.ladder import PLAIN, Extras, remarks
 from kit.topics.gpt.reference.parallelize import Line
 from kit.topics.gpt.reference.replicas import Replica
+from kit.topics.gpt.settings import settings
 from kit.topics.gpt.sinks import sink
 from kit.topics.gpt.text import read
 
@@ -96,19 +97,15 @@ class Config:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ValueError(f"{path} cannot be read as a configuration in TOML: {error}") from error
-        recipe = _known(Recipe, found.pop("recipe", {}), f"[recipe] of {path}")
-        if "betas" in recipe:
-            recipe["betas"] = tuple(recipe["betas"])
-        extras = Extras(**_known(Extras, found.pop("extras", {}), f"[extras] of {path}"))
-        return Config(**_known(Config, found, str(path)), recipe=Recipe(**recipe), extras=extras)
+        tables = {"recipe": Recipe, "extras": Extras}
+        for name in [name for name in tables if isinstance(found.get(name), dict)]:
+            found[name] = tables[name](**settings(tables[name], found[name], f"[{name}] of {path}"))
+        return Config(**settings(Config, found, str(path)))
 
-
-def _known(kind: type, found: dict[str, Any], where: str) -> dict[str, Any]:
-    names = [each.name for each in fields(kind)]
-    unknown = [name for name in found if name not in names]
-    if unknown:
-        raise ValueError(f"{where} says {unknown[0]!r}: it may say {', '.join(names)}")
-    return found
+    def __post_init__(self) -> None:
+        for name in ("pad", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,7 @@ def check_asked(layout: Layout, tokenizer: Tokenizer | None) -> None:
 
 def _shape(config: Config, tokenizer: Tokenizer | None) -> GPTConfig:
     known = {} if tokenizer is None else {"vocab_size": -(-tokenizer.size // config.pad) * config.pad}
-    sizes = {**known, "modern": config.modern, **config.model}
+    sizes = {**known, "modern": config.modern, **settings(GPTConfig, config.model, "[model]", also=("name",))}
     return GPTConfig.named(**sizes) if "name" in sizes else GPTConfig(**sizes)
 
 

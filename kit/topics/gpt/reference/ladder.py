@@ -160,9 +160,20 @@ def check_device(extras: Extras, device: torch.device) -> None:
         raise ValueError(f"TF32 is what NVIDIA's matrix units have from Ampere on, and this is {name}: choose fp32")
     if extras.precision == "bf16" and device.type == "cuda" and not newer:
         raise ValueError(f"{name} has no arithmetic in bf16: choose fp16, which it has")
+    check_compiler(extras.compile)
     if extras.compile == "inductor" and not _has_compiler(device):
         wanted = "Triton" if device.type == "cuda" else "a C++ compiler (g++ or clang++)"
         raise ValueError(f"inductor compiles for {name} with {wanted}, which is not here: install it, or leave it out")
+
+
+def check_compiler(name: str) -> None:
+    """Raises ValueError for a backend that torch.compile does not have."""
+    if name:
+        from torch._dynamo import list_backends  # loads the compiler
+
+        known = list_backends(exclude_tags=())
+        if name not in known:
+            raise ValueError(f"torch.compile has no backend {name!r}: choose inductor, or one of {', '.join(known)}")
 
 
 def remarks(extras: Extras, device: torch.device) -> list[str]:

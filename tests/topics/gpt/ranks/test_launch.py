@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from kit import cli
 from tests.launch import free_port
@@ -91,3 +92,18 @@ def test_torchrun_itself_starts_the_same_trainer(config: Path, request: pytest.F
     assert ran.returncode == 0, ran.stderr
     alone = subprocess.run([sys.executable, "-m", "kit.cli", *train, "single"], capture_output=True, text=True)
     assert losses(ran.stdout) == pytest.approx(losses(alone.stdout), abs=ROUNDED) and len(losses(ran.stdout)) == 3
+
+
+def test_what_ranks_refuse_is_said_once_and_as_one_of_them_says_it(
+    config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", "--config", str(config), "--device", "cpu", "--ranks", "2"]
+    assert cli.main([*command, "--strategy", "ddp=2 x tp=2"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("lockstep train: 'ddp=2 x tp=2' does not say how 2 ranks are shared out")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_device_that_there_is_not_is_said(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--config", str(config), "--device", "cuda"]) == 2
+    assert "torch sees no CUDA device here" in capfd.readouterr().err

@@ -57,7 +57,7 @@ def test_a_file_says_what_is_trained(tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("stategy = 'ddp'", "says 'stategy': it may say text, tokens, strategy"),
+        ("stategy = 'ddp'", "says 'stategy': did you mean 'strategy'"),
         ("[recipe]\nstep = 1", r"\[recipe\].*'step'"),
         ("a =", "TOML"),
     ],
