@@ -1,39 +1,42 @@
-"""Where answers run: in a process of their own for each worker, behind the strongest walls that this machine gives.
+"""Where answers run: each rank in a process of its own, behind the strongest walls that this machine gives.
 
 The process that judges sends text and inputs there, and reads data. It never runs a line of a learner's, nor makes an
-object of what it reads.
+object of what it reads. Between ranks there is the broker alone, which counts what passes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
-import select
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import cloudpickle
 import psutil
 
 from kit import resources
-from kit.classroom import host, inert
+from kit.classroom import inert, walled
+from kit.clusters.processes import how_it_ended
 from kit.run.errors import RankError
-from kit.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from kit.classroom.broker import Line
     from kit.classroom.handins import Answer
     from kit.grade.checker import Watching
     from kit.grade.exercise import Runner
+    from kit.trace.trace import Trace
 
 MEMORY = 1_000_000_000  # bytes: four ranks with torch, and what they talk through
 MOST_OF_A_PROCESS = 8 << 30  # bytes of address space: torch alone takes two
@@ -41,9 +44,9 @@ LARGEST_FILE = 256 << 20
 STARTING = 120.0  # s until its ranks stand
 GRACE = 15.0  # s beyond its deadline, for the end of a run
 
-_FORGEABLE = (
-    "the ranks of an answer count their own messages: one that rewrites what counts them in its own process could"
-    " pass a check of traffic"
+_BESIDE = (
+    "ranks that pass data to each other by files, sockets or memory of this machine are not seen to do so, and a check"
+    " of traffic counts what passes through the broker alone"
 )
 _LENT = (
     "an answer that loads a topic's reference implementation by a way round, where ranks need that topic themselves,"
@@ -102,7 +105,7 @@ def plain(ranks: int) -> Walls:
         (
             "answers run with your rights: they can read your files, the solutions and the other hand-ins, write where"
             " you may, and use the network (install bubblewrap, or grade in a container)",
-            _FORGEABLE,
+            _BESIDE,
             _LENT,
             _FORKS,
         ),
@@ -119,134 +122,181 @@ def at_once(runs: int) -> int:
 
 @contextmanager
 def hosted(ranks: int, walls: Callable[[Path], list[str]]) -> Iterator[Ranks]:
-    """Ranks in a process of their own. walls: the command that puts a process behind walls, with this home."""
-    with tempfile.TemporaryDirectory(prefix="ls-") as home:
-        own = _Hosted(ranks, walls(Path(home)), Path(home))
-        try:
-            yield own
-        finally:
-            own.end()
+    """Ranks in processes of their own. walls: the command that puts a process behind walls, with this home."""
+    own = _Brokered(ranks, walls)
+    try:
+        yield own
+    finally:
+        own.end()
 
 
-class _Hosted:
-    def __init__(self, ranks: int, walls: Sequence[str], home: Path) -> None:
-        self._command = [*walls, sys.executable, "-c", f"from kit.classroom import host; host.main({ranks})"]
-        self._home = home
-        self._process: subprocess.Popen[bytes] | None = None
+class _Walled:
+    """One rank, behind walls of its own. The process there forks one for each run."""
 
-    def runner(self, answer: Answer, deadline: float) -> Runner:
-        limit, fresh = deadline - time.monotonic(), True
-
-        def run(asked: Callable[..., Any], world: int, arguments: Sequence[tuple[Any, ...]]) -> tuple[Any, Trace]:
-            nonlocal fresh
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise OutOfTime(f"it was still running after {limit:.0f} s and was ended")
-            watching = cast("Watching", asked.watching)  # type: ignore[attr-defined]
-            request = host.Request(answer, watching.drive, watching.members, world, arguments, fresh, left)
-            fresh = False
-            return self._run(request, deadline, limit)
-
-        return run
-
-    def _run(self, request: host.Request, deadline: float, limit: float) -> tuple[Any, Trace]:
-        process = self._running()
-        try:
-            head, parts = self._exchange(process, cloudpickle.dumps(request), deadline + GRACE)
-        except TimeoutError as problem:
-            self.end()
-            raise OutOfTime(f"it was still running after {limit:.0f} s and was ended") from problem
-        except (OSError, inert.Refused) as problem:
-            self.end()
-            raise Ended("it ended the process that it ran in") from problem
-        if "fault" in head:
-            self.end()
-            raise RuntimeError(str(head["fault"]))
-        trace = self._trace(parts[0])
-        if head["sentence"] is not None and time.monotonic() >= deadline:
-            raise RankError(f"it was still running after {limit:.0f} s and was ended", trace)
-        if head["sentence"] is not None:
-            raise RankError(str(head["sentence"]), trace)
-        return [inert.decode(part) for part in parts[1:]], trace
-
-    def _trace(self, data: bytes) -> Trace:
-        path = self._home.parent / f"{self._home.name}.trace"
-        try:
-            path.write_bytes(data)
-            return Trace.load(path)
-        except ValueError as problem:
-            raise inert.Refused("what came back is no trace") from problem
-        finally:
-            path.unlink(missing_ok=True)
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+    def __init__(self, rank: int, walls: Callable[[Path], list[str]]) -> None:
+        self._leaving = ExitStack()
+        home = Path(self._leaving.enter_context(tempfile.TemporaryDirectory(prefix="ls-")))
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders = self._leaving.enter_context(ours)
+        with theirs:
             self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [*walls(home), sys.executable, "-c", f"from kit.classroom import walled; walled.main({rank})"],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                cwd=self._home,
-                env=_environment(self._home),
+                cwd=home,
+                env=_environment(home),
                 start_new_session=True,
                 preexec_fn=_limited,
             )
-            try:
-                self._read(self._process, time.monotonic() + STARTING)
-            except (OSError, inert.Refused) as problem:
-                self.end()
-                raise RuntimeError("no ranks could be started: lockstep doctor looks for the cause") from problem
-        return self._process
 
-    def _exchange(
-        self, process: subprocess.Popen[bytes], data: bytes, deadline: float
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        assert process.stdin is not None
-        process.stdin.write(host.LENGTH.pack(len(data)) + data)
-        process.stdin.flush()
-        return self._read(process, deadline)
+    def stand(self) -> None:
+        """Returns when it can be told to fork."""
+        self._answer(STARTING)
 
-    def _read(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[dict[str, Any], list[bytes]]:
-        assert process.stdout is not None
-        (length,) = host.LENGTH.unpack(_exactly(process.stdout, host.LENGTH.size, deadline))
-        if length > inert.MOST:
-            raise inert.Refused(f"an answer of {length / 1e6:,.0f} MB is not read")
-        return host.opened(_exactly(process.stdout, length, deadline))
+    @property
+    def stands(self) -> bool:
+        return self._process.poll() is None
+
+    def fork(self, preload: Sequence[str]) -> Line:
+        from kit.classroom.broker import Line
+
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._orders, [json.dumps({"preload": list(preload)}).encode()], [theirs.fileno()])
+        try:
+            self._answer(STARTING)
+        except OSError:
+            ours.close()
+            raise
+        return Line(ours, self._lost)
+
+    def clear(self) -> str:
+        """Ends what was forked, and says how it ended if it had ended before."""
+        self._orders.send(json.dumps({}).encode())
+        return how_it_ended(int(self._answer(GRACE)))
+
+    def _lost(self) -> str:
+        try:
+            return self.clear()
+        except (OSError, ValueError, TypeError):
+            self.end()
+            return "all its processes ended"
+
+    def _answer(self, seconds: float) -> Any:
+        self._orders.settimeout(seconds)
+        told = self._orders.recv(1 << 10)
+        if not told:
+            raise ConnectionError("the process that a rank is forked from is gone")
+        return json.loads(told)
 
     def end(self) -> None:
         """Everything in there is ended with it."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        children = [] if process.poll() is not None else psutil.Process(process.pid).children(recursive=True)
+        process = self._process
+        below = [] if process.poll() is not None else psutil.Process(process.pid).children(recursive=True)
         process.kill()
-        for child in children:
+        for child in below:
             try:
                 child.kill()
             except psutil.NoSuchProcess:
                 continue
         process.wait()
-        for stream in (process.stdin, process.stdout):
-            assert stream is not None
-            try:
-                stream.close()
-            except OSError:  # what had not been sent yet
-                continue
+        self._leaving.close()
 
 
-def _exactly(stream: IO[bytes], size: int, deadline: float) -> bytes:
-    """So many bytes of a pipe. TimeoutError at the deadline, EOFError where there are no more."""
-    parts, missing = [], size
-    while missing:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([stream], [], [], left)[0]:
-            raise TimeoutError
-        part = os.read(stream.fileno(), min(missing, 1 << 20))
-        if not part:
-            raise ConnectionError("the process that answers run in is gone")
-        parts.append(part)
-        missing -= len(part)
-    return b"".join(parts)
+_PACKING = threading.Lock()  # what travels by value is registered with cloudpickle, for all threads
+
+
+class _Brokered:
+    """Ranks that reach nobody but the broker; as many as are asked for stand until the end."""
+
+    backend = "a broker between ranks behind walls"
+
+    def __init__(self, ranks: int, walls: Callable[[Path], list[str]]) -> None:
+        self._walls = walls
+        self._ranks: list[_Walled] = []
+        self._first = ranks
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return ("cpu",) * max(self._first, len(self._ranks))
+
+    def runner(self, answer: Answer, deadline: float) -> Runner:
+        limit = deadline - time.monotonic()
+
+        def run(asked: Callable[..., Any], world: int, arguments: Sequence[tuple[Any, ...]]) -> tuple[Any, Trace]:
+            if deadline <= time.monotonic():
+                raise OutOfTime(_out_of_time(limit))
+            watching = cast("Watching", asked.watching)  # type: ignore[attr-defined]
+            function = walled.OnARank(answer, watching.drive, watching.members)
+            return self._run(function, world, arguments, deadline, limit)
+
+        return run
+
+    def _run(
+        self, function: walled.OnARank, world: int, arguments: Sequence[tuple[Any, ...]], deadline: float, limit: float
+    ) -> tuple[Any, Trace]:
+        from kit.classroom.broker import Broker
+        from kit.probe.shipping import PerRank, pack
+        from kit.run.call import Call, describe
+        from kit.run.record import conclude
+        from kit.run.scheduler import task_of
+
+        call = Call(function, tuple(PerRank(column) for column in zip(*arguments, strict=True)))
+        with _PACKING:
+            package = pack(*call, world)
+        meta = describe(self, package, call, world, links=None)
+        standing = self._standing(max(world, self._first))[:world]
+        lines: list[Line] = []
+        try:
+            for rank in standing:
+                lines.append(rank.fork(package.preload))
+            broker = Broker(package, task_of(package, 1, "record", world), lines, meta)
+            position = broker.run(deadline)
+        except OSError as problem:
+            self.end()
+            raise Ended("it ended the process that it ran in") from problem
+        finally:
+            for line in lines:
+                line.socket.close()
+            self._clear(standing)
+        if position is None:
+            raise RankError(_out_of_time(limit), broker.recorder.trace())
+        trace = conclude(broker.recorder, position, {}, call, False).trace
+        try:
+            return [inert.decode(broker.results[rank]) for rank in range(world)], trace
+        except (inert.Refused, KeyError) as problem:
+            raise Ended("what came back is no result") from problem
+
+    def _standing(self, count: int) -> list[_Walled]:
+        """So many ranks; those that were ended, and all with them, stand anew."""
+        if not all(rank.stands for rank in self._ranks):
+            self.end()
+        begun = len(self._ranks)
+        self._ranks += [_Walled(rank, self._walls) for rank in range(begun, count)]
+        try:
+            for rank in self._ranks[begun:]:
+                rank.stand()
+        except OSError as problem:
+            self.end()
+            raise RuntimeError("no ranks could be started: lockstep doctor looks for the cause") from problem
+        return self._ranks
+
+    def _clear(self, ranks: Sequence[_Walled]) -> None:
+        try:
+            for rank in ranks:
+                rank.clear()
+        except (OSError, ValueError, TypeError):
+            self.end()
+
+    def end(self) -> None:
+        ranks, self._ranks = self._ranks, []
+        for rank in ranks:
+            rank.end()
+
+
+def _out_of_time(limit: float) -> str:
+    return f"it was still running after {limit:.0f} s and was ended"
 
 
 # ---------------------------------------------------------------------------------------------------------- walls
@@ -274,11 +324,11 @@ def _limited() -> None:
 
 def _tried(name: str, ranks: int, walls: Callable[[Path], list[str]]) -> Walls | None:
     with tempfile.TemporaryDirectory(prefix="ls-") as home:
-        command = [*walls(Path(home)), sys.executable, "-c", "import kit.classroom.host"]
+        command = [*walls(Path(home)), sys.executable, "-c", "import kit.classroom.walled"]
         if shutil.which(command[0]) is None:
             return None
         done = subprocess.run(command, env=_environment(Path(home)), capture_output=True, stdin=subprocess.DEVNULL)
-    return Walls(name, (_FORGEABLE, _LENT, _FORKS), partial(hosted, ranks, walls)) if done.returncode == 0 else None
+    return Walls(name, (_LENT, _FORKS), partial(hosted, ranks, walls)) if done.returncode == 0 else None
 
 
 @dataclass(frozen=True)
@@ -326,10 +376,6 @@ def _bubblewrap(home: Path) -> list[str]:
 
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_SIOCSIFFLAGS = 0x8914
-_LOOPBACK = (
-    f"import fcntl, socket, struct; fcntl.ioctl(socket.socket(), {_SIOCSIFFLAGS}, struct.pack('16sh14x', b'lo', 1))"
-)
 
 
 def _namespaces(home: Path) -> list[str]:
@@ -369,7 +415,6 @@ def _namespaces(home: Path) -> list[str]:
         "pivot_root . old",
         "umount -l /old",
         "mount -o remount,bind,ro /",
-        f"{shlex.quote(sys.executable)} -c {shlex.quote(_LOOPBACK)}",
         f"cd {shlex.quote(root)}",
         # the first process of all stays a shell, which buries those whom others leave behind
         "exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs env -i "

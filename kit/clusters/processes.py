@@ -14,6 +14,7 @@ import socket
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -34,6 +35,11 @@ def die_with_parent(parent: int) -> None:
 def adopt_orphans() -> None:
     """Makes this process the new parent of what its children leave behind, so that `children` finds it."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def keep_to_itself(closed: bool) -> None:
+    """Whether others of the same user, who have no rights over all, are kept from looking into this process."""
+    _prctl(_PR_SET_DUMPABLE, 0 if closed else 1)
 
 
 def raise_open_files(enough: int = 1 << 16) -> None:

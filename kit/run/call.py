@@ -7,13 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kit.probe.shipping import Package, PerRank
 from kit.trace.text import size
 
 if TYPE_CHECKING:
-    from kit.clusters.cluster import Cluster
     from kit.protocol.links import Links
 
 
@@ -29,7 +28,17 @@ class Call(NamedTuple):
         return getattr(self.function, "__name__", type(self.function).__name__)
 
 
-def describe(cluster: Cluster, package: Package, call: Call, world: int, links: Links | None) -> dict[str, Any]:
+class Described(Protocol):
+    """Where a function runs. devices: by rank."""
+
+    @property
+    def backend(self) -> str: ...
+
+    @property
+    def devices(self) -> tuple[str, ...]: ...
+
+
+def describe(cluster: Described, package: Package, call: Call, world: int, links: Links | None) -> dict[str, Any]:
     """The fields of Meta that a run on this cluster shares with every other of the same function."""
     notes = [links.in_words()] if links is not None else []
     notes += [f"the source of {file} could not be read" for file, lines in package.sources.items() if not lines]

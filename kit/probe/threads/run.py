@@ -7,8 +7,9 @@ waits gives its turn to the next (`kit.probe.threads.turns`).
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -79,7 +80,19 @@ class TurnWork(PostedWork):
         self._run.turns.wake(self._run.rank)
 
 
-def meet(works: list[TurnWork]) -> None:
+class Part(Protocol):
+    """Of one communication, what one rank asked for. splits: as in `TurnWork`."""
+
+    entry: Entry
+    call: OperationCall
+    splits: Any
+
+    def finish(self) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+def meet(works: Sequence[Part]) -> None:
     """Does what these works, all the parts of one communication, were asked for."""
     began = time.monotonic_ns()
     works = sorted(works, key=lambda work: work.entry.ranks.index(work.entry.rank))
