@@ -91,7 +91,7 @@ HELD = {
 }
 
 _SHARED = """
-me, path = dist.get_rank(), {path!r}
+me, path = dist.get_rank(group), {path!r}
 if me == source: open(path, 'wb').write(x.numpy().tobytes())
 import time
 for _ in range(20):
@@ -100,12 +100,12 @@ for _ in range(20):
 """
 _SOCKET = """
 import socket, time
-me, s = dist.get_rank(), socket.socket({family})
+me, s = dist.get_rank(group), socket.socket({family})
 if me == source:
-    s.bind({address}); s.listen(); s.settimeout(1)
-    for _ in range(dist.get_world_size() - 1): s.accept()[0].sendall(x.numpy().tobytes())
-    return x
-time.sleep(0.2)
+    s.bind({address}); s.listen(); s.settimeout(5)
+    for _ in range(dist.get_world_size(group) - 1): s.accept()[0].sendall(x.numpy().tobytes())
+    return x.clone()
+time.sleep(0.3)
 s.connect({address})
 return torch.frombuffer(bytearray(s.recv(x.nbytes)), dtype=x.dtype).view(x.shape)
 """

@@ -53,3 +53,14 @@ def test_a_right_answer_passes_after_all_of_them(ranks: Ranks) -> None:
 @pytest.mark.parametrize("name", AROUND_THE_BROKER)
 def test_traffic_past_the_broker_earns_nothing(ranks: Ranks, name: str) -> None:
     assert status(ranks, AROUND_THE_BROKER[name], LIMIT) == "failed"
+
+
+def test_plain_processes_say_of_themselves_that_ranks_can_pass_the_broker_by(
+    request: pytest.FixtureRequest,
+) -> None:
+    if not request.config.getoption("--full-matrix"):
+        pytest.skip("in the full matrix")
+    plain = ground.plain(3)
+    assert any("ranks that pass data to each other by files" in sentence for sentence in plain.not_held)
+    with plain.ranks() as made:
+        assert status(made, AROUND_THE_BROKER["talks by an abstract socket"], 1000.0) == "passed"
