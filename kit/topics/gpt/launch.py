@@ -15,11 +15,13 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
+from kit.clusters.system import memory
 from kit.topics.gpt.run import Config, train
 
 if TYPE_CHECKING:
     from kit.gpt.trainer import Trainer
 
+RANK_BYTES = 200_000_000  # of a process that has loaded torch by itself and joined a group
 _THROUGH = "through"  # a file that says so
 
 
@@ -40,6 +42,12 @@ def start(config: Config, ranks: int | None, device: str) -> bool:
     count = ranks or (max(1, torch.cuda.device_count()) if kind == "cuda" else 1)
     if count == 1:
         return _through(train(config, torch.device(kind)))
+    free = memory()[1]
+    if count * RANK_BYTES > free:
+        raise ValueError(
+            f"{count} ranks need about {count * RANK_BYTES / 1e9:,.0f} GB beside the model, and this machine has"
+            f" {free / 1e9:.0f} GB free: --ranks {max(1, free // RANK_BYTES)} at most"
+        )
     if kind == "cuda" and count > torch.cuda.device_count():
         raise ValueError(f"{count} ranks want a GPU each, and there are {torch.cuda.device_count()}: --device cpu")
     with tempfile.TemporaryDirectory(prefix="lockstep-train-") as folder:  # for this user alone: mode 0700

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -107,3 +110,45 @@ def test_what_ranks_refuse_is_said_once_and_as_one_of_them_says_it(
 def test_a_device_that_there_is_not_is_said(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "--config", str(config), "--device", "cuda"]) == 2
     assert "torch sees no CUDA device here" in capfd.readouterr().err
+
+
+def test_more_ranks_than_there_is_memory_for_are_refused(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "--config", str(config), "--device", "cpu", "--strategy", "ddp", "--ranks"]
+    assert cli.main([*command, "1000000"]) == 2
+    assert "1000000 ranks need about 200,000 GB beside the model" in capfd.readouterr().err
+
+
+def test_a_training_killed_at_any_moment_goes_on_to_the_same_end(
+    config: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Ranks are killed ten times, one or all of them, at moments drawn at random; what is left goes on each time."""
+    if not request.config.getoption("--full-matrix"):
+        pytest.skip("ten trainings that are killed take a minute: in the full matrix")
+    config.write_text(config.read_text().replace("steps = 3", "steps = 400"))
+    said = [sys.executable, "-m", "kit.cli", "train", "--config", str(config), "--device", "cpu", "--ranks", "2"]
+    said += ["--strategy", "zero1", "--resume", "--checkpoints"]
+    once = subprocess.run([*said, str(tmp_path / "once")], capture_output=True, text=True, check=True)
+    kept = tmp_path / "killed"
+    config.write_text("save_every = 5\n" + config.read_text())
+    draw = random.Random(0)
+    lines: dict[int, float] = {}
+    for kill in range(11):
+        with subprocess.Popen([*said, str(kept)], stdout=subprocess.PIPE, text=True) as run:
+            if kill < 10:
+                threading.Timer(4 + 2 * draw.random(), kill_some, [run.pid, draw.random() < 0.5]).start()
+            assert run.stdout is not None
+            lines |= {int(step): float(loss) for step, loss in LINE.findall(run.stdout.read())}
+    assert run.returncode == 0
+    assert lines == {int(step): float(loss) for step, loss in LINE.findall(once.stdout)}
+
+
+LINE = re.compile(r"step=(\d+) loss=([0-9.]+) lr=")
+
+
+def kill_some(parent: int, one: bool) -> None:
+    """One rank, or all of them with the process that has started them."""
+    with suppress(psutil.NoSuchProcess):  # it has come to its end
+        started = psutil.Process(parent)
+        ranks = started.children(recursive=True)
+        for process in ranks[-1:] if one else [started, *ranks]:
+            process.kill()
