@@ -15,6 +15,7 @@ from kit.api import bandwidth, check, cluster, compare, link, load, record, step
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from kit.classroom.board.member import join
     from kit.grade.answers import NotAttempted, exercise
     from kit.grade.hints import hint, solution
     from kit.panels.predict import predict
@@ -33,6 +34,7 @@ __all__ = [
     "compare",
     "exercise",
     "hint",
+    "join",
     "link",
     "load",
     "options",

@@ -1,6 +1,6 @@
 """The command `lockstep`: `lab` opens the labs, `check` runs them without a browser, `grade` judges what a class handed
-in, `record` makes their recordings, `new` begins another one, `doctor` looks at the machine. Each has a module: what it
-may be asked, and what it does.
+in, `board` shows where it is, `record` makes recordings of labs, `new` begins another one, `doctor` looks at the
+machine. Each has a module: what it may be asked, and what it does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kit import __version__
-from kit.cli import check, doctor, grade, lab, new, record, shards, train
+from kit.cli import board, check, doctor, grade, lab, new, record, shards, train
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"lockstep {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for command in (lab, train, shards, check, grade, record, new, doctor):
+    for command in (lab, train, shards, check, grade, board, record, new, doctor):
         command.add_to(commands)
     options = parser.parse_args(arguments)
     if options.command is None:

@@ -52,12 +52,12 @@ def check(function: Callable[..., Any], runner: Runner, ranks: int = 4, seed: in
     verdict = judge.verdict()
     _leave_mark(verdict, exercise, time.monotonic() - begun)
     if not solution_is_here(exercise):
-        return remember(verdict)
+        return remember(verdict, function)
     try:
         target = attempt(solution_of(exercise), judge.shown, runner).trace
     except Trouble as trouble:  # the verdict stands without its picture, and says why there is none
-        return remember(replace(verdict, note=f"The target could not be run beside it: {trouble}"))
-    return remember(replace(verdict, target=target))
+        return remember(replace(verdict, note=f"The target could not be run beside it: {trouble}"), function)
+    return remember(replace(verdict, target=target), function)
 
 
 def check_without_ranks(function: Callable[..., Any], why: str) -> Verdict:
@@ -66,7 +66,7 @@ def check_without_ranks(function: Callable[..., Any], why: str) -> Verdict:
     note = f"A check needs ranks, and there is no cluster here: {why}"
     verdict = Verdict(exercise.id, "not attempted", note=note, no_ranks=why)
     _leave_mark(verdict, exercise, 0.0)
-    return remember(verdict)
+    return remember(verdict, function)
 
 
 def _leave_mark(verdict: Verdict, exercise: Exercise, seconds: float) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kit.grade.words import html_of, size
 from kit.plot.palette import COMMUNICATE, RANKS, rank_color, text_on, word_in
@@ -24,6 +24,7 @@ _LOOK = {  # colour and head word of the card
     "passed": (RANKS[2], "right"),
 }
 _last: dict[str, Verdict] = {}
+_listeners: list[Callable[[Verdict, Callable[..., Any]], None]] = []
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,18 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def remember(verdict: Verdict) -> Verdict:
+def remember(verdict: Verdict, function: Callable[..., Any]) -> Verdict:
     """Keep the latest verdict of each exercise, so that its solution can be shown beside the learner's run."""
     _last[verdict.exercise] = verdict
+    for listener in _listeners:
+        listener(verdict, function)
     return verdict
+
+
+def listen(listener: Callable[[Verdict, Callable[..., Any]], None]) -> Callable[[], None]:
+    """From now on calls it with every verdict of this kernel and the function it is on; returns what ends that."""
+    _listeners.append(listener)
+    return lambda: _listeners.remove(listener)
 
 
 def latest(identity: str) -> Verdict | None:

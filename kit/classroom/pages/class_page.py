@@ -21,7 +21,7 @@ def html(class_: Overview) -> str:
     parts += [_controls()] if class_.exercises else []
     parts += [_lab(class_, lab) for lab in class_.labs]
     parts += [_missing(class_), _troubles(class_), _alike(class_)]
-    return frame.page(TITLE, "\n".join(part for part in parts if part), script=True)
+    return frame.page(TITLE, "\n".join(part for part in parts if part), script="pages.js")
 
 
 def _walls(class_: Overview) -> str:

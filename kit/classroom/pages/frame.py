@@ -15,11 +15,15 @@ SIGNS = {PASSED: "✓", FAILED: "✗", NOT_ATTEMPTED: "–", UNCHECKED: "?"}
 _CLASSES = {PASSED: "passed", FAILED: "failed", NOT_ATTEMPTED: "untried", UNCHECKED: "unchecked"}
 
 
-def page(title: str, body: str, script: bool = False) -> str:
-    """A whole page. Nothing on it can load anything, and no script but ours runs, whatever text it holds."""
-    code = _asset("pages.js") if script else ""
+def page(title: str, body: str, script: str = "", live: bool = False) -> str:
+    """A whole page. Nothing on it can load anything, and no script but ours runs, whatever text it holds.
+
+    script: a file of assets/classroom. live: it asks the server that it comes from for news.
+    """
+    code = _asset(script) if script else ""
     allowed = f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'" if script else "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
+    policy += "; connect-src 'self'" if live else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
