@@ -206,6 +206,8 @@ class Broker:
         call = self._call(rank, letter)
         self._told.now = self._told.of(letter.at)
         entry = self._ledgers[rank].open(call, letter.group, letter.ranks, None)
+        if len(letter.where) == len(entry.seen) and all(0 <= n < 1 << 63 for said in letter.where for n in said):
+            entry.seen = [(one[0], *said, *one[3:]) for one, said in zip(entry.seen, letter.where, strict=True)]
         # as it says, and not before what it depends on: it had asked for, and been given, what came before
         entry.issued = self._known[rank] = min(max(letter.asked, self._known[rank]), entry.issued)
         self._parts[rank].append(_Part(entry, call, letter.splits))

@@ -121,6 +121,7 @@ class BrokeredRun(PostingRun["BrokeredWork"]):
                 tuple(entry.ranks),
                 tuple(tensor.detach() for tensor in call.inputs),
                 () if works_in_place else tuple((dtype_name(t.dtype), tuple(map(int, t.shape))) for t in call.outputs),
+                tuple((int(storage), int(offset)) for _, storage, offset, *_ in entry.seen),
                 call.whole,
                 call.root,
                 call.peer,

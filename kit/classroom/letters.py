@@ -35,6 +35,7 @@ class Asks:
     ranks: tuple[int, ...]
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[tuple[str, tuple[int, ...]], ...]  # (dtype, shape); none where it works in place
+    where: tuple[tuple[int, int], ...]  # storage and offset of each tensor, as it says: for sentences
     whole: str
     root: int | None
     peer: int | None

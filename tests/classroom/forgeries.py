@@ -130,7 +130,8 @@ AROUND_THE_BROKER = {  # the values would be right, and no message counted
         "import gc\nfrom kit.classroom.brokered import BrokeredRun\nfrom kit.classroom.letters import Asks\n"
         "run = next(o for o in gc.get_objects() if type(o) is BrokeredRun)\n"
         "n, me = dist.get_world_size(), dist.get_rank()\n"
-        "run.line.send(Asks(0, 1, 'send', 'fake', ((me + 1) % n,), (x,), (), 'in', None, 0, 0, None, None, None))\n"
+        "at = ((0, 0),)\n"
+        "run.line.send(Asks(0, 1, 'send', 'fake', ((me + 1) % n,), (x,), (), at, 'in', None, 0, 0, None, None, None))\n"
         "import time\ntime.sleep(5)"
     ),
     "says everything twice": _body(

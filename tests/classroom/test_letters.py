@@ -8,7 +8,7 @@ import torch
 from kit.classroom import inert
 from kit.classroom.letters import LENGTH, Asks, GaveUp, HasEnded, Wants, letters_in, sealed
 
-ASKS = Asks(0, 1, "send", "0", (0, 1), (torch.ones(3),), (), "in", None, 1, 0, None, None, ("cell", 3, "f"))
+ASKS = Asks(0, 1, "send", "0", (0, 1), (torch.ones(3),), (), ((7, 0),), "in", None, 1, 0, None, None, ("cell", 3, "f"))
 
 
 def test_letters_come_as_they_were_written_however_they_are_cut() -> None:

@@ -240,10 +240,9 @@ RANK_ZERO_SPEAKS = Exercise(
             " `f'mean loss {total.item() / dist.get_world_size():.4f}'`."
         ),
     ),
-    before=(_one_voice,),
+    before=(_to_rank_zero, _one_voice),  # what is left there may even be right
     traffic=(
         only(COLLECTIVES, "one collective: reduce, all_reduce or gather"),
-        _to_rank_zero,
         collectives_at_most(1, "one reduce brings all losses together"),
     ),
     errors=(

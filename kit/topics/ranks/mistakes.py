@@ -125,7 +125,7 @@ RANK_ZERO_SPEAKS = (
     Mistake("own share", "values", ("its own loss over 2",), {"dist.reduce(total, dst=0)": "pass"}),
     Mistake(
         "sum brought to rank one",
-        "traffic",
+        "values",
         ("reduce to rank 1", "whatever was left in its tensor"),
         {"dst=0": "dst=1"},
     ),
