@@ -102,7 +102,7 @@ SHARDED_STEP = (
     Mistake(
         "cuts without padding",
         "values",
-        ("invalid tensor size", "pad with zeros to a multiple of n first"),
+        ("want equal shards", "pad with zeros to a multiple of n first"),
         {
             PADDED.format("weights"): "weights.chunk(n)",
             PADDED.format("gradients"): "gradients.chunk(n)",
