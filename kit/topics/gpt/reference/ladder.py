@@ -169,9 +169,7 @@ def check_device(extras: Extras, device: torch.device) -> None:
 def check_compiler(name: str) -> None:
     """Raises ValueError for a backend that torch.compile does not have."""
     if name:
-        from torch._dynamo import list_backends  # loads the compiler
-
-        known = list_backends(exclude_tags=())
+        known = torch.compiler.list_backends(exclude_tags=())  # loads the compiler
         if name not in known:
             raise ValueError(f"torch.compile has no backend {name!r}: choose inductor, or one of {', '.join(known)}")
 
