@@ -62,7 +62,8 @@ def encode(value: Any) -> bytes:
     root = node(value, 0)
     table, parts = [], []
     for tensor in tensors:
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        # a copy: memory that numpy has once looked at cannot be resized any more
+        plain = tensor.detach().cpu().reshape(-1).clone(memory_format=torch.contiguous_format)
         table.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), tensor.requires_grad])
         parts.append(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
     text = json.dumps([root, table]).encode()

@@ -91,3 +91,10 @@ def test_too_many_values_and_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(inert, "MOST", 10)
     with pytest.raises(Refused, match="are read"):
         decode(encode("x" * 20))
+
+
+def test_a_tensor_that_was_written_down_can_still_give_its_memory_back() -> None:
+    x = torch.ones(8)
+    inert.encode([x, x[2:4]])
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().size() == 0
